@@ -118,7 +118,7 @@ INLINE __m256i book_tq1_0(const uint8_t *at, const int p)
 }
 
 /* Part p of a block. */
-INLINE __m256i book_codes(pj_dtype type, const char *block, const int p)
+BOOK_INLINE __m256i book_codes(pj_dtype type, const char *block, const int p)
 {
     const uint8_t *at = (const uint8_t *)block;
     switch (type) {
@@ -165,7 +165,7 @@ INLINE __m128i book_threes(uint64_t words)
 }
 
 /* The sixteen scales, bytes of k_avx2.h's header, and what one of them is. */
-INLINE __m128i book_scales(pj_dtype type, const char *block, float *unit)
+BOOK_INLINE __m128i book_scales(pj_dtype type, const char *block, float *unit)
 {
     const uint8_t *at = (const uint8_t *)block;
     uint64_t low = 0, high = 0, words;

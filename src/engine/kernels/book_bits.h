@@ -8,6 +8,13 @@
 #include "engine/kernels/codebook.h"
 #include "engine/kernels/vector.h"
 
+/* Sanitizers' checks of a block that is decoded inline in dozens of loops take GCC minutes. */
+#ifdef __SANITIZE_ADDRESS__
+#define BOOK_INLINE static __attribute__((noinline, unused))
+#else
+#define BOOK_INLINE INLINE
+#endif
+
 /* Set by the sets' apply. */
 static const pj_book_levels *book_levels;
 

@@ -250,7 +250,7 @@ INLINE void book_tq2_0(const char *at, book_block *to)
     }
 }
 
-INLINE void book_load(pj_dtype type, const char *at, book_block *to)
+BOOK_INLINE void book_load(pj_dtype type, const char *at, book_block *to)
 {
     switch (type) {
     case PJ_IQ2_XXS: book_iq2_xxs(at, to); break;

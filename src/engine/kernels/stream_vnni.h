@@ -181,6 +181,23 @@ INLINE void stream_unpack_two(pj_dtype type, const char *at, size_t blocks, char
     }
 }
 
+/* Whether the last columns of a row may be fewer than 256. */
+INLINE bool stream_has_rest(pj_dtype type)
+{
+    switch (type) {
+    case PJ_Q8_0:
+    case PJ_Q4_0:
+    case PJ_Q4_1:
+    case PJ_Q5_0:
+    case PJ_Q5_1:
+    case PJ_IQ4_NL:
+    case PJ_MXFP4:
+    case PJ_NVFP4:
+    case PJ_Q1_0: return true;
+    default: return false;
+    }
+}
+
 /* Up to 256 columns of row `r`. */
 INLINE void stream_unpack(pj_dtype type, const char *at, size_t blocks, stream_codes *to, size_t r)
 {
@@ -315,7 +332,7 @@ INLINE void stream_of(pj_dtype type, const pj_tile *t, const size_t R, const siz
                 /* all rows: only the last columns may have fewer blocks */
                 if (blocks == STREAM_BLOCKS)
                     stream_unpack(type, from, STREAM_BLOCKS, next, r);
-                else if (blocks)
+                else if (blocks && stream_has_rest(type))
                     stream_unpack(type, from, blocks, next, r);
             }
             stream_block(type, t, now, b, at, sums, R, V);
@@ -341,7 +358,7 @@ INLINE void stream_four(pj_dtype type, const pj_tile *t, size_t first)
 
 INLINE void stream_tile(pj_dtype type, const pj_tile *t)
 {
-    if (t->vectors == 1) {
+    if (stream_layout_of(type).halves || t->vectors == 1) {
         stream_of(type, t, STREAM_ROWS, 1);
         return;
     }
