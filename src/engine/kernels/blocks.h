@@ -15,11 +15,31 @@ void pj_blocks_quantise(pj_dtype type, const float *x, void *row, size_t n);
 /* Bytes of a block of 256, as a constant for a constant type. */
 static inline size_t pj_blocks_k_bytes(pj_dtype type)
 {
-    return type == PJ_Q2_K   ? 84
-           : type == PJ_Q3_K ? 110
-           : type == PJ_Q4_K ? 144
-           : type == PJ_Q5_K ? 176
-                             : 210;
+    switch (type) {
+    case PJ_Q2_K: return 84;
+    case PJ_Q3_K:
+    case PJ_IQ3_S: return 110;
+    case PJ_Q4_K: return 144;
+    case PJ_Q5_K: return 176;
+    case PJ_IQ4_XS: return 136;
+    case PJ_IQ1_S: return 50;
+    case PJ_IQ1_M: return 56;
+    case PJ_IQ2_XXS:
+    case PJ_TQ2_0: return 66;
+    case PJ_IQ2_XS: return 74;
+    case PJ_IQ2_S: return 82;
+    case PJ_IQ3_XXS: return 98;
+    case PJ_TQ1_0: return 54;
+    default: return 210; /* Q6_K */
+    }
+}
+
+/* Eight nibbles, one per byte. */
+static inline uint64_t pj_blocks_nibbles(uint64_t x)
+{
+    x = (x | x << 16) & 0x0000ffff0000ffff;
+    x = (x | x << 8) & 0x00ff00ff00ff00ff;
+    return (x | x << 4) & 0x0f0f0f0f0f0f0f0f;
 }
 
 /* The levels of the sixteen codes of IQ4_NL and IQ4_XS, and of MXFP4, before scaling. */

@@ -175,7 +175,7 @@ BOOK_INLINE __m128i book_scales(pj_dtype type, const char *block, float *unit)
     switch (type) {
     case PJ_IQ2_XXS: each = book_pairs(book_high(at + 9, 8, 4)), *unit /= 8; break;
     case PJ_IQ3_XXS: each = book_pairs(book_high(at + 69, 4, 4)), *unit /= 4; break;
-    case PJ_IQ3_S: each = book_pairs(book_nibbles(pj_blocks_u32(at + 106))); break;
+    case PJ_IQ3_S: each = book_pairs(pj_blocks_nibbles(pj_blocks_u32(at + 106))); break;
     case PJ_IQ1_S:
         each = book_pairs(book_high(at + 35, 2, 4) & 0x0707070707070707), *unit /= 8;
         break;
@@ -188,7 +188,7 @@ BOOK_INLINE __m128i book_scales(pj_dtype type, const char *block, float *unit)
         break;
     default:
         memcpy(&words, at + (type == PJ_IQ2_S ? 74 : 66), sizeof words);
-        low = book_nibbles((uint32_t)words), high = book_nibbles(words >> 32);
+        low = pj_blocks_nibbles((uint32_t)words), high = pj_blocks_nibbles(words >> 32);
         each = _mm_set_epi64x((long long)high, (long long)low), *unit /= 8;
     }
     return _mm_add_epi8(_mm_add_epi8(each, each), _mm_set1_epi8(1));

@@ -1,5 +1,5 @@
-/* What the kernels of codebook.h's types with blocks of 256 share: offsets of their codes, sizes,
- * and the bits of signs and scales in general registers. Included by book_avx2.h and book_vnni.h.
+/* What the kernels of codebook.h's types with blocks of 256 share: offsets of their codes, and
+ * the bits of signs and scales in general registers. Included by book_avx2.h and book_vnni.h.
  */
 #ifndef PJ_KERNELS_BOOK_BITS_H
 #define PJ_KERNELS_BOOK_BITS_H
@@ -22,27 +22,12 @@ static const pj_book_levels *book_levels;
  * more where it is up. */
 enum { BOOK_SIGNED = 64, BOOK_EIGHTHS = 9 };
 
-/* `type` is a constant wherever these are called, and folds away. */
+/* `type` is a constant wherever this is called, and folds away. */
 INLINE int book_offset(pj_dtype type)
 {
     return type == PJ_IQ1_S || type == PJ_IQ1_M   ? BOOK_EIGHTHS
            : type == PJ_TQ1_0 || type == PJ_TQ2_0 ? 1
                                                   : BOOK_SIGNED;
-}
-
-INLINE size_t book_bytes(pj_dtype type)
-{
-    switch (type) {
-    case PJ_IQ2_XXS: return 66;
-    case PJ_IQ2_XS: return 74;
-    case PJ_IQ2_S: return 82;
-    case PJ_IQ3_XXS: return 98;
-    case PJ_IQ3_S: return 110;
-    case PJ_IQ1_S: return 50;
-    case PJ_IQ1_M: return 56;
-    case PJ_TQ1_0: return 54;
-    default: return 66; /* TQ2_0 */
-    }
 }
 
 INLINE bool is_book(pj_dtype type)
@@ -64,14 +49,6 @@ INLINE uint64_t book_sevens(uint64_t x)
 {
     return (x & 0x0000007f0000007f) | (x & 0x00003f8000003f80) << 1 |
            (x & 0x001fc000001fc000) << 2 | (x & 0x0fe000000fe00000) << 3;
-}
-
-/* Eight nibbles, one per byte. */
-INLINE uint64_t book_nibbles(uint64_t x)
-{
-    x = (x | x << 16) & 0x0000ffff0000ffff;
-    x = (x | x << 8) & 0x00ff00ff00ff00ff;
-    return (x | x << 4) & 0x0f0f0f0f0f0f0f0f;
 }
 
 #endif

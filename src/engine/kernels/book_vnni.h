@@ -9,7 +9,7 @@
 #include "engine/kernels/book_bits.h"
 #include "engine/kernels/vector.h"
 
-enum { BOOK_PARTS = 4, BOOK_COLUMNS = 64, BOOK_EIGHTS = 8 };
+enum { BOOK_PARTS = 4, BOOK_EIGHTS = 8 };
 
 typedef struct book_block {
     __m512i codes[BOOK_PARTS];
@@ -135,7 +135,7 @@ INLINE void book_iq3_xxs(const char *at, book_block *to)
 INLINE void book_iq3_s(const char *at, book_block *to)
 {
     to->unit = _cvtsh_ss(pj_load_u16(at));
-    uint64_t scales = book_nibbles(pj_blocks_u32((const uint8_t *)at + 106));
+    uint64_t scales = pj_blocks_nibbles(pj_blocks_u32((const uint8_t *)at + 106));
     to->scales = book_odd_pairs(_mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)scales)));
     UNROLL for (int p = 0; p < BOOK_PARTS; p++)
     {

@@ -230,7 +230,7 @@ INLINE void k_dot_rows(const pj_dot *d, pj_dtype type, size_t row, size_t apart,
 {
     const pj_matrix *w = d->weights;
     size_t blocks = w->cols / PJ_Q8_BLOCK, ahead = d->ahead;
-    const size_t bytes = is_book(type) ? book_bytes(type) : pj_blocks_k_bytes(type);
+    const size_t bytes = pj_blocks_k_bytes(type);
     const int8_t *codes = (const int8_t *)d->x->values + token * w->cols;
     const float *scales = d->x->scales + token * blocks;
     const int32_t *sums = d->x->sums + token * blocks;

@@ -370,7 +370,7 @@ INLINE void k_dot_rows(pj_dtype type, const pj_dot *d, size_t token, const char 
 {
     const pj_packed *p = d->x;
     size_t ahead = d->ahead, blocks = p->cols / PJ_Q8_BLOCK;
-    const size_t bytes = is_book(type) ? book_bytes(type) : pj_blocks_k_bytes(type);
+    const size_t bytes = pj_blocks_k_bytes(type);
     const int8_t *codes = (const int8_t *)p->values + token * p->cols;
     const float *scales = p->scales + token * blocks;
     const int32_t *sums = p->sums + token * blocks;
@@ -715,7 +715,7 @@ INLINE void book_anew(__m512i codes, __m128 each, float unit, const int offset, 
 
 INLINE void unpack_book(pj_dtype type, const char *at, size_t cols, char *to, float *scales)
 {
-    const size_t bytes = book_bytes(type);
+    const size_t bytes = pj_blocks_k_bytes(type);
     const int offset = book_offset(type);
     const int factor = offset == BOOK_SIGNED ? type == PJ_IQ3_S ? 8 : 2
                        : offset == 1         ? 63 /* TQ2_0 has a value of 2 */

@@ -75,9 +75,8 @@ static inline __attribute__((always_inline)) int32_t lane_start(pj_dtype type, i
 /* The eight six-bit scales of a block of IQ4_XS, one per byte and still 32 too large. */
 static inline uint64_t lane_xs_scales(const char *at)
 {
-    uint64_t low = pj_blocks_u32((const uint8_t *)at + 4), high = pj_load_u16(at + 2);
-    low = (low | low << 16) & 0x0000ffff0000ffff, low = (low | low << 8) & 0x00ff00ff00ff00ff;
-    low = (low | low << 4) & 0x0f0f0f0f0f0f0f0f;
+    uint64_t low = pj_blocks_nibbles(pj_blocks_u32((const uint8_t *)at + 4));
+    uint64_t high = pj_load_u16(at + 2);
     high = (high | high << 24) & 0x000000ff000000ff,
     high = (high | high << 12) & 0x000f000f000f000f;
     high = (high | high << 6) & 0x0303030303030303;

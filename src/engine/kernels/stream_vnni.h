@@ -33,19 +33,19 @@ typedef struct stream_layout {
 /* `type` is a constant wherever this is called, and folds away. */
 INLINE stream_layout stream_layout_of(pj_dtype type)
 {
-    lane_layout l = lane_layout_of(type);
-    if (is_book(type))
-        return (stream_layout){book_bytes(type), .offset = book_offset(type), .halves = true};
+    const lane_layout l = lane_layout_of(type);
+    const size_t bytes = pj_blocks_k_bytes(type);
+    if (is_book(type)) return (stream_layout){bytes, .offset = book_offset(type), .halves = true};
     switch (type) {
-    case PJ_NVFP4: return (stream_layout){.bytes = 144, .offset = two_offset(type), .halves = true};
-    case PJ_Q1_0: return (stream_layout){.bytes = 36, .offset = two_offset(type)};
-    case PJ_Q8_0: return (stream_layout){.bytes = 272, .offset = 128};
-    case PJ_Q4_K: return (stream_layout){.bytes = 144, .minima = 1};
-    case PJ_Q5_K: return (stream_layout){.bytes = 176, .minima = 1};
-    case PJ_Q2_K: return (stream_layout){.bytes = 84, .minima = 1, .halves = true};
-    case PJ_Q3_K: return (stream_layout){.bytes = 110, .offset = 4, .halves = true};
-    case PJ_Q6_K: return (stream_layout){.bytes = 210, .offset = 32, .halves = true};
-    case PJ_IQ4_XS: return (stream_layout){.bytes = LANE_XS_BYTES, .offset = l.offset};
+    case PJ_NVFP4: return (stream_layout){144, .offset = two_offset(type), .halves = true};
+    case PJ_Q1_0: return (stream_layout){36, .offset = two_offset(type)};
+    case PJ_Q8_0: return (stream_layout){272, .offset = 128};
+    case PJ_Q4_K:
+    case PJ_Q5_K: return (stream_layout){bytes, .minima = 1};
+    case PJ_Q2_K: return (stream_layout){bytes, .minima = 1, .halves = true};
+    case PJ_Q3_K: return (stream_layout){bytes, .offset = 4, .halves = true};
+    case PJ_Q6_K: return (stream_layout){bytes, .offset = 32, .halves = true};
+    case PJ_IQ4_XS: return (stream_layout){bytes, .offset = l.offset};
     default: return (stream_layout){8 * l.bytes, l.offset, l.minima ? -1 : 0};
     }
 }
