@@ -66,8 +66,9 @@ typedef enum pj_sql_type {
 
 /* How an engine declares the tables and views of schema.h. A new database is made by
  * write_before(0), the tables, the indices that all engines have, write_after(0) and the views; one
- * of an earlier version by write_before(version), the tables and columns that it lacks, and the
- * rest likewise. Each function appends statements that end with a semicolon. */
+ * of an earlier version by write_before(version), the tables and columns that it lacks,
+ * write_moves(version), and the rest likewise. Each function appends statements that end with a
+ * semicolon. */
 typedef struct pj_schema_table pj_schema_table;
 typedef struct pj_dialect {
     int64_t version; /* of the schema; incremented when the two functions below change */
@@ -75,11 +76,18 @@ typedef struct pj_dialect {
     const char *id_type;             /* of the number of a row, the primary key of most tables */
     bool has_foreign_keys;
     bool has_run_everywhere; /* every table of a run carries run_id */
+    /* The version since which the most numerous rows are packed (packing.h); 0: they are not. */
+    int64_t packs_since;
+    /* Writes what gives the rows of a packed table back under its published name; without a table,
+     * what all packed tables share. NULL: see packs_since. */
+    void (*write_packed)(pj_buffer *out, const pj_schema_table *table);
     /* Writes what follows the columns: further columns, keys, partitions. */
     void (*end_table)(pj_buffer *out, const pj_schema_table *table);
     void (*write_view)(pj_buffer *out, const char *name, const char *select);
     void (*write_before)(pj_buffer *out, int64_t version);
-    /* Moves data that earlier versions stored otherwise; indices, triggers, functions. */
+    /* Moves data that earlier versions stored otherwise; NULL: there are none. */
+    void (*write_moves)(pj_buffer *out, int64_t version);
+    /* Indices, triggers, functions. */
     void (*write_after)(pj_buffer *out, int64_t version);
 } pj_dialect;
 

@@ -54,6 +54,7 @@ static pj_status check_owner(pj_store *store, int64_t *version, pj_error *err)
 /* ---- what a database lacks ------------------------------------------------------------------- */
 
 typedef struct known_columns {
+    const pj_dialect *dialect;
     const pj_schema_table *table;
     bool has_table;
     bool has[MOST_COLUMNS];
@@ -64,35 +65,48 @@ static void note_column(void *context, const char *name)
     known_columns *known = context;
     pj_schema_column column;
     known->has_table = true;
-    for (int i = 0; i < MOST_COLUMNS && pj_schema_column_get(known->table, i, &column); i++)
-        if (strcmp(column.name, name) == 0) known->has[i] = true;
+    for (int i = 0; i < MOST_COLUMNS && pj_schema_column_get(known->table, i, &column); i++) {
+        char stored[64];
+        pj_schema_stored_column(known->dialect, known->table, &column, stored);
+        if (strcmp(stored, name) == 0) known->has[i] = true;
+    }
 }
 
 /* The statements that add what the database lacks of a table; none where it is complete. Columns
  * are NULL in all rows from before. */
-static void complete_table(pj_buffer *out, const pj_dialect *dialect, const known_columns *known)
+static void complete_table(pj_buffer *out, const known_columns *known)
 {
+    const pj_dialect *dialect = known->dialect;
     pj_schema_column column;
+    char name[64];
+    size_t before = out->length;
     if (!known->has_table) {
         pj_schema_write_table(out, dialect, known->table);
         return;
     }
-    for (int i = 0; i < MOST_COLUMNS && pj_schema_column_get(known->table, i, &column); i++)
-        if (!known->has[i])
-            pj_buffer_printf(out, "ALTER TABLE %s ADD COLUMN %s %s;", known->table->name,
-                             column.name, dialect->types[column.type]);
+    for (int i = 0; i < MOST_COLUMNS && pj_schema_column_get(known->table, i, &column); i++) {
+        if (known->has[i]) continue;
+        bool is_coded = column.code != PJ_CODE_NONE && pj_schema_is_packed(dialect, known->table);
+        pj_buffer_printf(out, "ALTER TABLE %s ADD COLUMN %s %s;",
+                         pj_schema_stored_table(dialect, known->table->name),
+                         pj_schema_stored_column(dialect, known->table, &column, name),
+                         is_coded ? "" : dialect->types[column.type]);
+    }
+    if (out->length > before) pj_schema_write_packed_view(out, dialect, known->table);
 }
 
 /* `rows_only`: only tables of rows, to which columns may come without a new version (a new
  * statistic, say, or a figure of runs). */
-static pj_status complete_tables(pj_store *store, bool rows_only, pj_buffer *out, pj_error *err)
+static pj_status complete_tables(pj_store *store, const pj_dialect *dialect, bool rows_only,
+                                 pj_buffer *out, pj_error *err)
 {
     pj_status status = PJ_OK;
     for (const pj_schema_table *table = pj_schema_tables; table->name && status == PJ_OK; table++) {
-        known_columns known = {.table = table};
+        known_columns known = {.dialect = dialect, .table = table};
         if (rows_only && !table->rows) continue;
-        status = pj_store_columns(store, table->name, note_column, &known, err);
-        if (status == PJ_OK) complete_table(out, store->driver->dialect, &known);
+        status = pj_store_columns(store, pj_schema_stored_table(dialect, table->name), note_column,
+                                  &known, err);
+        if (status == PJ_OK) complete_table(out, &known);
     }
     return status;
 }
@@ -106,6 +120,28 @@ static pj_status migrate_run_all(pj_store *store, pj_buffer *statements, pj_erro
     return status;
 }
 
+/* The tables as that version had them, with today's columns. */
+static pj_status complete_as_before(pj_store *store, int64_t version, pj_buffer *out, pj_error *err)
+{
+    pj_dialect before = *store->driver->dialect;
+    if (version < before.packs_since) before.packs_since = 0;
+    before.write_before(out, version);
+    pj_status status = migrate_run_all(store, out, err);
+    if (status == PJ_OK) status = complete_tables(store, &before, false, out, err);
+    if (before.write_moves) before.write_moves(out, version);
+    return status == PJ_OK ? migrate_run_all(store, out, err) : status;
+}
+
+static pj_status pack_tables(pj_store *store, pj_buffer *out, pj_error *err)
+{
+    store->driver->dialect->write_packed(out, NULL);
+    for (const pj_schema_table *table = pj_schema_tables; table->name; table++)
+        if (pj_schema_is_packed(store->driver->dialect, table))
+            pj_schema_write_table(out, store->driver->dialect, table);
+    pj_status status = migrate_run_all(store, out, err);
+    return status == PJ_OK ? pj_packing_move_rows(store, err) : status;
+}
+
 static pj_status bring_up(pj_store *store, int64_t version, pj_buffer *out, pj_error *err)
 {
     const pj_dialect *dialect = store->driver->dialect;
@@ -113,9 +149,9 @@ static pj_status bring_up(pj_store *store, int64_t version, pj_buffer *out, pj_e
     if (version == 0) {
         pj_schema_write(out, dialect);
     } else {
-        dialect->write_before(out, version);
-        status = migrate_run_all(store, out, err);
-        if (status == PJ_OK) status = complete_tables(store, false, out, err);
+        status = complete_as_before(store, version, out, err);
+        if (status == PJ_OK && version < dialect->packs_since)
+            status = pack_tables(store, out, err);
         pj_schema_write_rest(out, dialect, version);
     }
     if (status == PJ_OK) status = migrate_run_all(store, out, err);
@@ -132,7 +168,7 @@ static pj_status migrate(pj_store *store, int64_t *version, pj_buffer *out, pj_e
     if (status == PJ_OK && *version < our_version(store)) {
         status = bring_up(store, *version, out, err);
     } else if (status == PJ_OK) {
-        status = complete_tables(store, true, out, err);
+        status = complete_tables(store, store->driver->dialect, true, out, err);
         if (status == PJ_OK) status = migrate_run_all(store, out, err);
     }
     return pj_sql_finish(store, status, err);
@@ -145,7 +181,7 @@ pj_status pj_store_migrate(pj_store *store, pj_error *err)
     pj_buffer_init(&out, MOST_BYTES);
     pj_status status = check_owner(store, &version, err);
     bool is_current = status == PJ_OK && version == our_version(store);
-    if (is_current) status = complete_tables(store, true, &out, err);
+    if (is_current) status = complete_tables(store, store->driver->dialect, true, &out, err);
     bool is_complete = is_current && out.length == 0;
     pj_buffer_clear(&out);
     if (status == PJ_OK && !is_complete)

@@ -159,18 +159,47 @@ static void write_from(statement *out, const pj_store *store, int table)
     statement_add(out, " FROM %s) AS %s", rows->name, rows->name);
 }
 
+/* Rows as a whole are faster unpacked here than by the view. */
+static bool is_read_packed(const pj_store *store, int table, const char *columns)
+{
+    char all[2048];
+    if (store->leaves_out || !pj_schema_is_packed(store->driver->dialect, schema_table_of(table)))
+        return false;
+    pj_table_list_columns(&pj_tables[table], "id", all, sizeof all);
+    return strcmp(columns, all) == 0;
+}
+
+static void write_packed(statement *out, const pj_store *store, int table)
+{
+    const pj_schema_table *schema = schema_table_of(table);
+    pj_schema_column column;
+    char name[64];
+    statement_add(out, "id");
+    for (int i = pj_schema_own_columns(schema); pj_schema_column_get(schema, i, &column); i++)
+        statement_add(out, ", %s",
+                      pj_schema_stored_column(store->driver->dialect, schema, &column, name));
+    statement_add(out, " FROM %s", pj_tables[table].packed);
+}
+
 pj_sql *pj_select_rows(pj_store *store, const char *run_id, int table, pj_row_range range,
                        const char *columns, const char *rest, pj_error *err)
 {
     statement text = {.bytes = 0};
     int parameter = last_parameter(rest) + 1;
     bool by_run = store->driver->is_remote;
-    statement_add(&text, "SELECT %s FROM ", columns);
-    write_from(&text, store, table);
+    pj_packer *packed = is_read_packed(store, table, columns) ? pj_packer_of(store, table) : NULL;
+    statement_add(&text, "SELECT ");
+    if (packed) {
+        write_packed(&text, store, table);
+    } else {
+        statement_add(&text, "%s FROM ", columns);
+        write_from(&text, store, table);
+    }
     statement_add(&text, " WHERE id BETWEEN ?1 AND ?2 ");
     if (by_run) statement_add(&text, "AND run_id = ?%d ", parameter);
     statement_add(&text, "%s", rest);
     pj_sql *sql = pj_sql_begin(store, text.text, err);
+    if (sql && packed) sql->packer = packed, sql->unpack = pj_unpack;
     if (by_run) pj_sql_text(sql, parameter, run_id);
     pj_sql_int(sql, 1, range.first);
     pj_sql_int(sql, 2, range.first + range.count - 1);

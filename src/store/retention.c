@@ -5,7 +5,10 @@
  * Operations are most of the rows of a deep run. Their sums by component, layer and phase are in
  * the run's charts; a component whose operations are gone holds their energy itself. */
 #include "store/rows.h"
+#include "store/schema.h"
 #include "store/store_impl.h"
+
+#include <stdio.h>
 
 enum { MAX_ID_BYTES = 1 << 30 };
 
@@ -45,12 +48,17 @@ static pj_status change_rows(pj_store *store, const char *text, const char *id,
 static pj_status forget_of_components(pj_store *store, const char *id, const pj_row_range *part,
                                       const pj_row_range *operations, pj_error *err)
 {
-    static const char of_components[] =
-        "UPDATE component_metrics SET self_energy_mj = energy_mj, first_operation_id = NULL,"
-        " operation_count = 0 WHERE id BETWEEN ?2 AND ?3 AND operation_count > 0"
-        "/*RUN component_metrics=?1*/";
-    static const char rows[] = "DELETE FROM deep_operation_metrics WHERE id BETWEEN ?2 AND ?3"
-                               "/*RUN deep_operation_metrics=?1*/";
+    const pj_dialect *dialect = store->driver->dialect;
+    const char *components = pj_schema_stored_table(dialect, "component_metrics");
+    const char *suffix = dialect->packs_since ? PJ_CODE_SUFFIX : ""; /* of one kind of code */
+    char of_components[300], rows[200];
+    snprintf(of_components, sizeof of_components,
+             "UPDATE %s SET self_energy_mj%s = energy_mj%s, first_operation_id = NULL,"
+             " operation_count = 0 WHERE id BETWEEN ?2 AND ?3 AND operation_count > 0/*RUN %s=?1*/",
+             components, suffix, suffix, components);
+    snprintf(rows, sizeof rows,
+             "DELETE FROM %s WHERE id BETWEEN ?2 AND ?3/*RUN deep_operation_metrics=?1*/",
+             pj_schema_stored_table(dialect, "deep_operation_metrics"));
     pj_status status = change_rows(store, of_components, id, part, err);
     return status == PJ_OK ? change_rows(store, rows, id, operations, err) : status;
 }

@@ -5,6 +5,7 @@
 #define PJ_STORE_ROW_ENCODER_H
 
 #include "base/buffer.h"
+#include "store/packing.h"
 #include "store/rows.h"
 #include "store/saving.h"
 
@@ -29,7 +30,9 @@ typedef struct pj_planned_column {
 struct pj_row_encoder {
     const pj_saving *saving;
     const pj_row_table *table;
-    pj_table_id id; /* PJ_TABLE_COUNT: the row of the run itself */
+    const char *stored_as; /* the table's name in this database */
+    pj_packer packer;      /* of a packed table */
+    pj_table_id id;        /* PJ_TABLE_COUNT: the row of the run itself */
     pj_planned_column plan[PJ_TABLE_COLUMNS];
     uint32_t column_count;
     pj_buffer text; /* the one text of a row that is composed: its extras or tags */
@@ -47,6 +50,5 @@ void pj_row_encoder_fini(pj_row_encoder *encoder);
 /* The values of a row, one per column, until the next call; NULL: out of memory. Rows must come in
  * storage order. */
 const pj_value *pj_row_encode(void *encoder, uint32_t row);
-void pj_value_check_utf8(pj_value *value); /* makes a text that is not valid UTF-8 a blob */
 
 #endif

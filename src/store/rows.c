@@ -396,12 +396,13 @@ static const pj_column condition_columns[] = {
         .row_bytes = sizeof(row), .has_run_id = true, .rows = offsetof(pj_run_data, array), \
         .count = offsetof(pj_run_data, counter), .stored_bytes = sizeof(stored)             \
     }
-#define TABLE_STATS(label, of, row, array, counter, extra)                                 \
-    {                                                                                      \
-        .name = label, .columns = of, .column_count = sizeof of / sizeof *of,              \
-        .row_bytes = sizeof(row), .stats_flag = offsetof(row, has_stats), .extras = extra, \
-        .rows = offsetof(pj_run_data, array), .count = offsetof(pj_run_data, counter),     \
-        .stored_bytes = sizeof(row)                                                        \
+#define TABLE_STATS(label, of, row, array, counter, extra)                             \
+    {                                                                                  \
+        .name = label, .packed = label "_packed", .columns = of,                       \
+        .column_count = sizeof of / sizeof *of, .row_bytes = sizeof(row),              \
+        .stats_flag = offsetof(row, has_stats), .extras = extra,                       \
+        .rows = offsetof(pj_run_data, array), .count = offsetof(pj_run_data, counter), \
+        .stored_bytes = sizeof(row)                                                    \
     }
 
 const pj_row_table pj_tables[PJ_TABLE_COUNT] = {

@@ -79,6 +79,7 @@ typedef struct pj_column {
 
 typedef struct pj_row_table {
     const char *name;
+    const char *packed; /* the name of its packed table (packing.h); NULL: it is never packed */
     const pj_column *columns;
     uint16_t column_count;
     uint16_t row_bytes;
@@ -152,6 +153,7 @@ pj_status pj_rows_check(const pj_run_data *data, pj_error *err);
 
 void pj_column_get(const pj_row_table *table, const pj_column *column, const void *row,
                    pj_value *value);
+void pj_value_check_utf8(pj_value *value);        /* makes a text that is not valid UTF-8 a blob */
 bool pj_column_is_float(const pj_column *column); /* float32 in memory, exports and files */
 void pj_column_write(pj_json *json, const pj_column *column, const pj_value *value);
 /* Sets a member of a zeroed row; texts are copied into the arena, extras appended to the list.

@@ -3,6 +3,7 @@
  * are declared for other writers; our inserts do not check them, because references are computed
  * from the assigned ids. */
 #include "store/aggregate.h"
+#include "store/chart_blob.h"
 #include "store/row_encoder.h"
 #include "store/store_impl.h"
 
@@ -18,7 +19,7 @@ enum { SQL_BYTES = 1024 };
 
 static void insert_text(const pj_row_encoder *encoder, char *text)
 {
-    int n = snprintf(text, SQL_BYTES, "INSERT INTO %s VALUES (?", encoder->table->name);
+    int n = snprintf(text, SQL_BYTES, "INSERT INTO %s VALUES (?", encoder->stored_as);
     for (uint32_t c = 1; c < encoder->column_count; c++)
         n += snprintf(text + n, SQL_BYTES - (size_t)n, ",?");
     snprintf(text + n, SQL_BYTES - (size_t)n, ")");
@@ -45,7 +46,7 @@ static pj_status insert_rows(pj_saving *s, pj_table_id id, uint32_t rows, pj_err
     pj_store *store = s->store;
     pj_row_encoder encoder;
     pj_status status = pj_row_encoder_init(&encoder, s, id, err);
-    const pj_bulk_rows bulk = {encoder.table->name, rows, pj_row_encode, &encoder};
+    const pj_bulk_rows bulk = {encoder.stored_as, rows, pj_row_encode, &encoder};
     if (status == PJ_OK)
         status = store->driver->insert_rows ? store->driver->insert_rows(store->db, &bulk, err)
                                             : insert_by_statement(store, &encoder, rows, err);
@@ -168,6 +169,7 @@ typedef struct chart {
 /* Sums for charts, computed on a separate thread while rows are inserted. */
 typedef struct charts {
     const pj_run_data *data;
+    bool deflated;
     pj_arena arena;
     chart *kept;
     uint32_t count;
@@ -181,7 +183,9 @@ static pj_status keep_chart(void *context, const char *name, const void *bytes, 
                             pj_error *err)
 {
     charts *c = context;
-    const char *copy = pj_arena_strndup(&c->arena, bytes, count);
+    const void *blob =
+        c->deflated && pj_chart_is_plane(name) ? pj_chart_deflate(&c->arena, bytes, &count) : bytes;
+    const char *copy = blob == bytes ? pj_arena_strndup(&c->arena, bytes, count) : blob;
     c->kept = pj_arena_more(&c->arena, c->kept, c->count, sizeof *c->kept);
     if (!copy || !c->kept) return pj_fail_memory(err, "the charts of a run");
     name = pj_arena_strndup(&c->arena, name, strlen(name));
@@ -197,9 +201,9 @@ static void *make_charts(void *context)
     return NULL;
 }
 
-static void charts_begin(charts *c, const pj_run_data *data)
+static void charts_begin(charts *c, const pj_saving *s)
 {
-    *c = (charts){.data = data};
+    *c = (charts){.data = s->data, .deflated = s->store->driver->dialect->packs_since > 0};
     pj_arena_init(&c->arena, 0);
     c->has_thread = pj_thread_start(&c->thread, "pj-charts", make_charts, c, NULL) == PJ_OK;
     if (!c->has_thread) make_charts(c);
@@ -240,7 +244,7 @@ static pj_status save_all(pj_saving *s, pj_error *err)
 {
     const pj_run_info *info = &s->data->info;
     charts sums;
-    charts_begin(&sums, s->data);
+    charts_begin(&sums, s);
     pj_status status = pj_store_remove_run(s->store, info->id, err);
     if (status == PJ_OK) status = find_first_ids(s, err);
     if (status == PJ_OK) status = insert_rows(s, PJ_TABLE_COUNT, 1, err);

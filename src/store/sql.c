@@ -83,6 +83,7 @@ pj_status pj_sql_end_after(pj_sql *sql, pj_status status, pj_error *err)
     sql->driver->clear(sql->statement);
     drop_copies(sql);
     sql->busy = false;
+    sql->packer = NULL;
     return status;
 }
 
@@ -142,10 +143,18 @@ void pj_sql_reset(pj_sql *sql)
     if (sql) sql_note(sql, sql->driver->reset(sql->statement));
 }
 
+static void get_packed(void *context, int column, pj_value *value)
+{
+    pj_sql *sql = context;
+    sql->driver->column(sql->statement, column + 1, value); /* after the id */
+}
+
 static pj_value sql_value_of(pj_sql *sql, int column)
 {
     pj_value value;
     sql->driver->column(sql->statement, column, &value);
+    if (!sql->packer || column < 1 || column > (int)sql->packer->count) return value;
+    sql->unpack(&(pj_packed_row){sql->packer, get_packed, sql}, column - 1, &value);
     return value;
 }
 

@@ -21,7 +21,7 @@ static bool is_our_view(const char *name)
 {
     for (const pj_schema_view *view = pj_schema_views; view->name; view++)
         if (strcmp(view->name, name) == 0) return true;
-    return false;
+    return pj_schema_stored_table(&pj_sqlite_dialect, name) != name;
 }
 
 static bool is_known_object(const char *type, const char *name)
@@ -31,7 +31,7 @@ static bool is_known_object(const char *type, const char *name)
     if (strcmp(type, "view") == 0) return is_our_view(name);
     for (int i = 0; triggers[i]; i++)
         if (strcmp(name, triggers[i]) == 0) return true;
-    return false;
+    return pj_packing_owns_trigger(name);
 }
 
 /* A row: type and name of a trigger or view. Keeps the first that is not ours. */

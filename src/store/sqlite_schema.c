@@ -28,14 +28,14 @@ static const char indices[] =
     "CREATE INDEX IF NOT EXISTS samples_by_run ON power_samples(run_id);";
 
 static const char triggers[] =
-    "CREATE TRIGGER component_is_deleted AFTER DELETE ON component_metrics"
-    " WHEN OLD.operation_count > 0 BEGIN DELETE FROM deep_operation_metrics"
+    "CREATE TRIGGER component_is_deleted AFTER DELETE ON component_metrics_packed"
+    " WHEN OLD.operation_count > 0 BEGIN DELETE FROM deep_operation_metrics_packed"
     " WHERE id BETWEEN OLD.first_operation_id AND OLD.first_operation_id + OLD.operation_count - 1;"
     " END;"
     /* Deleting a step's first token deletes the step's rows. */
     "CREATE TRIGGER step_is_deleted AFTER DELETE ON tokens WHEN OLD.step_id = OLD.id BEGIN"
-    " DELETE FROM component_metrics WHERE step_id = OLD.id AND layer_metric_id IS NULL;"
-    " DELETE FROM layer_metrics WHERE step_id = OLD.id;"
+    " DELETE FROM component_metrics_packed WHERE step_id = OLD.id AND layer_metric_id IS NULL;"
+    " DELETE FROM layer_metrics_packed WHERE step_id = OLD.id;"
     " DELETE FROM pipeline_sections WHERE step_id = OLD.id; END;";
 
 /* ---- earlier versions ------------------------------------------------------------------------ */
@@ -169,7 +169,8 @@ static void write_run_is_deleted(pj_buffer *out)
                                   " table_name = '%s')";
     pj_buffer_text(out, "CREATE TRIGGER run_is_deleted BEFORE DELETE ON profiling_runs BEGIN");
     for (int t = PJ_TABLE_COUNT - 1; t >= 0; t--) {
-        pj_buffer_printf(out, " DELETE FROM %s WHERE id BETWEEN ", pj_tables[t].name);
+        pj_buffer_printf(out, " DELETE FROM %s WHERE id BETWEEN ",
+                         pj_schema_stored_table(&pj_sqlite_dialect, pj_tables[t].name));
         pj_buffer_printf(out, rows_of, "first_id", pj_tables[t].name);
         pj_buffer_text(out, " AND ");
         pj_buffer_printf(out, rows_of, "first_id + row_count - 1", pj_tables[t].name);
@@ -181,24 +182,31 @@ static void write_run_is_deleted(pj_buffer *out)
                         " DELETE FROM run_rows WHERE run_id = OLD.id; END;");
 }
 
-static void write_after(pj_buffer *out, int64_t version)
+static void write_moves(pj_buffer *out, int64_t version)
 {
     static const struct {
         int64_t below;
         const char *statements;
     } moves[] = {{2, order_operations}, {3, find_failures}, {6, compute_requests}, {8, find_steps}};
     for (size_t i = 0; i < sizeof moves / sizeof *moves; i++)
-        if (version && version < moves[i].below) pj_buffer_text(out, moves[i].statements);
+        if (version < moves[i].below) pj_buffer_text(out, moves[i].statements);
+}
+
+static void write_after(pj_buffer *out, int64_t version)
+{
     pj_buffer_text(out, indices);
     write_run_is_deleted(out);
     pj_buffer_text(out, triggers);
 }
 
-const pj_dialect pj_sqlite_dialect = {.version = 19,
+const pj_dialect pj_sqlite_dialect = {.version = 20,
+                                      .packs_since = 20,
+                                      .write_packed = pj_packing_write,
                                       .types = {"TEXT", "REAL", "INTEGER", "BLOB"},
                                       .id_type = "INTEGER PRIMARY KEY",
                                       .has_foreign_keys = true,
                                       .end_table = end_table,
                                       .write_view = write_view,
                                       .write_before = write_before,
+                                      .write_moves = write_moves,
                                       .write_after = write_after};

@@ -3,6 +3,7 @@
 #define PJ_STORE_STORE_IMPL_H
 
 #include "store/driver.h"
+#include "store/packing.h"
 #include "store/sql.h"
 
 enum { PJ_STATEMENTS_KEPT = 16, PJ_ADDRESS_BYTES = 4096 };
@@ -14,6 +15,9 @@ struct pj_sql {
     char *text;      /* as given; the key under which the statement is kept */
     int code;        /* first failure, 0 until then */
     bool busy;
+    /* Where it selects `id` and the columns of a packer. */
+    const pj_packer *packer;
+    pj_unpack_fn *unpack;
     pj_arena copies; /* of blobs read as texts, until the next step */
 };
 
@@ -31,6 +35,8 @@ struct pj_store {
     pj_status (*connect)(pj_store *store, pj_error *err);
     char address[PJ_ADDRESS_BYTES];
     pj_sql kept[PJ_STATEMENTS_KEPT];
+    pj_packer *packers[PJ_TABLE_COUNT]; /* in the arena of names */
+    pj_stored_names names;              /* of packed rows */
 };
 
 /* `named`, or else a file in the user's data folder; `what` it is, if it is too long (store.c). */

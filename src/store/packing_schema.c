@@ -1,0 +1,271 @@
+/* The tables and views of packed rows, in SQLite's SQL, and packing a database of before. The views
+ * use nothing that a reader's SQLite may lack, such as sqrt(). */
+#include "store/packing.h"
+
+#include "store/schema.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- views ---------------------------------------------------------------------------------- */
+
+#define POSITIVE_FLOAT(code) \
+    "(" code " & 8388607 | 8388608) * 1.0 / (1 << (150 - (" code " >> 23)))"
+#define ANY_FLOAT "iif(@ > 0, " POSITIVE_FLOAT("@") ", iif(@ < 0, -" POSITIVE_FLOAT("-@") ", 0.0))"
+
+/* With # for the stored value, and @ for its code. */
+static const char *const decoded[] = {
+    [PJ_CODE_NONE] = "#",
+    [PJ_CODE_MILLIONTHS] = "iif(typeof(#) = 'integer', # / 1e6, #)",
+    [PJ_CODE_FLOAT] = "iif(typeof(#) = 'integer', " ANY_FLOAT ", #)",
+    [PJ_CODE_NAME] =
+        "iif(typeof(#) = 'integer', (SELECT name FROM stored_names s WHERE s.id = #), #)",
+};
+
+static void write_stored_name(pj_buffer *out, const pj_column *column)
+{
+    bool is_coded = pj_code_of(column) != PJ_CODE_NONE;
+    pj_buffer_printf(out, "%s%s", column->name, is_coded ? PJ_CODE_SUFFIX : "");
+}
+
+static bool table_has(const void *of, const char *name, uint8_t *index)
+{
+    const pj_row_table *table = of;
+    for (uint16_t c = 0; c < table->column_count; c++) {
+        *index = (uint8_t)c;
+        if (strcmp(table->columns[c].name, name) == 0) return true;
+    }
+    return false;
+}
+
+static void write_code(pj_buffer *out, const pj_row_table *table, const pj_column *column)
+{
+    uint8_t base;
+    bool has_base = pj_base_find(column->name, table, table_has, &base);
+    if (has_base) pj_buffer_char(out, '(');
+    write_stored_name(out, column);
+    if (!has_base) return;
+    pj_buffer_text(out, " + ");
+    write_stored_name(out, &table->columns[base]);
+    pj_buffer_char(out, ')');
+}
+
+static void write_decoded(pj_buffer *out, const pj_row_table *table, const pj_column *column)
+{
+    for (const char *at = decoded[pj_code_of(column)]; *at; at++)
+        if (*at == '#')
+            write_stored_name(out, column);
+        else if (*at == '@')
+            write_code(out, table, column);
+        else
+            pj_buffer_char(out, *at);
+}
+
+static void write_formula(pj_buffer *out, const pj_row_table *table,
+                          const pj_derivation *derivation, const uint8_t *inputs)
+{
+    for (const char *at = derivation->formula; *at; at++)
+        if (*at == '$')
+            write_decoded(out, table, &table->columns[inputs[*++at - '0']]);
+        else
+            pj_buffer_char(out, *at);
+}
+
+static void write_view_column(pj_buffer *out, const pj_row_table *table, const pj_column *column)
+{
+    uint8_t inputs[PJ_DERIVED_FROM];
+    const pj_derivation *derivation = pj_derivation_find(column->name, table, table_has, inputs);
+    pj_buffer_text(out, ", ");
+    if (pj_code_of(column) == PJ_CODE_NONE) {
+        pj_buffer_text(out, column->name);
+        return;
+    }
+    if (derivation) {
+        pj_buffer_text(out, "iif(");
+        write_stored_name(out, column);
+        pj_buffer_text(out, " = '', ");
+        write_formula(out, table, derivation, inputs);
+        pj_buffer_text(out, ", ");
+    }
+    write_decoded(out, table, column);
+    pj_buffer_printf(out, "%s AS %s", derivation ? ")" : "", column->name);
+}
+
+static void write_view(pj_buffer *out, const pj_schema_table *table)
+{
+    const pj_row_table *rows = table->rows;
+    pj_buffer_printf(out, "DROP VIEW IF EXISTS %s; CREATE VIEW %s AS SELECT id", rows->name,
+                     rows->name);
+    for (int i = 0; i < pj_schema_own_columns(table); i++)
+        pj_buffer_printf(out, ", %s", table->columns[i].name);
+    for (uint16_t c = 0; c < rows->column_count; c++)
+        write_view_column(out, rows, &rows->columns[c]);
+    pj_buffer_printf(out, " FROM %s;", rows->packed);
+}
+
+static void write_columns(pj_buffer *out, const pj_schema_table *table, const char *suffix)
+{
+    pj_schema_column column;
+    pj_buffer_text(out, "id");
+    for (int i = 0; pj_schema_column_get(table, i, &column); i++)
+        pj_buffer_printf(out, ", %s%s", column.name, column.code == PJ_CODE_NONE ? "" : suffix);
+}
+
+/* Other programs may change the views' rows as if they were tables. Numbers come as they are, but
+ * never as integers, which are codes. */
+static void write_given(pj_buffer *out, const pj_schema_column *column)
+{
+    bool is_number = column->code == PJ_CODE_MILLIONTHS || column->code == PJ_CODE_FLOAT;
+    pj_buffer_printf(out, "NEW.%s%s", column->name, is_number ? " * 1.0" : "");
+}
+
+static void write_insertion(pj_buffer *out, const pj_schema_table *table)
+{
+    pj_schema_column column;
+    pj_buffer_printf(out, "CREATE TRIGGER %s_insert INSTEAD OF INSERT ON %s BEGIN INSERT INTO %s (",
+                     table->name, table->name, table->rows->packed);
+    write_columns(out, table, PJ_CODE_SUFFIX);
+    pj_buffer_text(out, ") VALUES (NEW.id");
+    for (int i = 0; pj_schema_column_get(table, i, &column); i++) {
+        pj_buffer_text(out, ", ");
+        write_given(out, &column);
+    }
+    pj_buffer_text(out, "); END;");
+}
+
+static void write_changed_column(pj_buffer *out, const pj_row_table *table,
+                                 const pj_schema_column *column)
+{
+    uint8_t unused[PJ_DERIVED_FROM];
+    const char *name = column->name;
+    bool is_coded = column->code != PJ_CODE_NONE;
+    /* Stored by its difference from, or as following from, another value, which may change. */
+    bool has_base = pj_base_find(name, table, table_has, unused);
+    bool is_derived = pj_derivation_find(name, table, table_has, unused) != NULL;
+    pj_buffer_printf(out, ", %s%s = ", name, is_coded ? PJ_CODE_SUFFIX : "");
+    if (is_coded && !has_base)
+        pj_buffer_printf(
+            out, "iif(NEW.%s IS OLD.%s AND %s" PJ_CODE_SUFFIX " IS NOT %s, %s" PJ_CODE_SUFFIX ", ",
+            name, name, name, is_derived ? "''" : "NULL", name);
+    write_given(out, column);
+    if (is_coded && !has_base) pj_buffer_char(out, ')');
+}
+
+static void write_change(pj_buffer *out, const pj_schema_table *table)
+{
+    pj_schema_column column;
+    pj_buffer_printf(out,
+                     "CREATE TRIGGER %s_update INSTEAD OF UPDATE ON %s BEGIN UPDATE %s SET"
+                     " id = NEW.id",
+                     table->name, table->name, table->rows->packed);
+    for (int i = 0; pj_schema_column_get(table, i, &column); i++)
+        write_changed_column(out, table->rows, &column);
+    pj_buffer_text(out, " WHERE id = OLD.id; END;");
+}
+
+static const char stored_names[] =
+    "CREATE TABLE IF NOT EXISTS stored_names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);";
+
+void pj_packing_write(pj_buffer *out, const pj_schema_table *table)
+{
+    if (!table) {
+        pj_buffer_text(out, stored_names);
+        return;
+    }
+    write_view(out, table);
+    write_insertion(out, table);
+    write_change(out, table);
+    pj_buffer_printf(out,
+                     "CREATE TRIGGER %s_delete INSTEAD OF DELETE ON %s BEGIN"
+                     " DELETE FROM %s WHERE id = OLD.id; END;",
+                     table->name, table->name, table->rows->packed);
+}
+
+bool pj_packing_owns_trigger(const char *name)
+{
+    static const char *const events[] = {"insert", "update", "delete"};
+    char ours[96];
+    for (int t = 0; t < PJ_TABLE_COUNT; t++)
+        for (int e = 0; e < 3 && pj_tables[t].packed; e++) {
+            snprintf(ours, sizeof ours, "%s_%s", pj_tables[t].name, events[e]);
+            if (strcmp(name, ours) == 0) return true;
+        }
+    return false;
+}
+
+/* ---- databases of before -------------------------------------------------------------------- */
+
+static bool add_columns(pj_packer *packer, const pj_schema_table *table)
+{
+    bool good = true;
+    for (int i = -1; i < pj_schema_own_columns(table) && good; i++) /* with the id */
+        good = pj_packer_add(packer, NULL);
+    for (uint16_t c = 0; c < table->rows->column_count && good; c++)
+        good = pj_packer_add(packer, &table->rows->columns[c]);
+    pj_packer_begin(packer);
+    return good;
+}
+
+static pj_status move_each(pj_store *store, const pj_schema_table *table, const char *select,
+                           const char *insert, pj_error *err)
+{
+    pj_packer packer = {.store = store};
+    pj_value values[PJ_PACKED_COLUMNS];
+    if (!add_columns(&packer, table))
+        return pj_fail(err, PJ_E_INTERNAL, "table %s has too many columns", table->name);
+    pj_error reading = {0};
+    pj_sql *from = pj_sql_begin(store, select, &reading), *to = pj_sql_begin(store, insert, err);
+    while (pj_sql_step(from)) {
+        for (uint32_t c = 0; c < packer.count; c++) {
+            pj_sql_get_value(from, (int)c, &values[c]);
+            pj_value_check_utf8(&values[c]);
+        }
+        pj_packer_pack(&packer, values);
+        pj_sql_execute(to, values, (int)packer.count);
+    }
+    pj_status written = pj_sql_end(to, err), read = pj_sql_end(from, &reading);
+    if (written == PJ_OK && read != PJ_OK && err) *err = reading;
+    return written == PJ_OK ? read : written;
+}
+
+static pj_status move_table(pj_store *store, const pj_schema_table *table, pj_error *err)
+{
+    pj_buffer select, insert;
+    pj_buffer_init(&select, 1 << 16);
+    pj_buffer_init(&insert, 1 << 16);
+    pj_buffer_text(&select, "SELECT ");
+    write_columns(&select, table, "");
+    pj_buffer_printf(&select, " FROM %s ORDER BY id", table->name);
+    pj_buffer_printf(&insert, "INSERT INTO %s (", table->rows->packed);
+    write_columns(&insert, table, PJ_CODE_SUFFIX);
+    pj_schema_column column;
+    pj_buffer_text(&insert, ") VALUES (?");
+    for (int i = 0; pj_schema_column_get(table, i, &column); i++) pj_buffer_text(&insert, ", ?");
+    pj_buffer_char(&insert, ')');
+    pj_status status = pj_buffer_status(&insert, "the schema", err);
+    if (status == PJ_OK) status = pj_buffer_status(&select, "the schema", err);
+    if (status == PJ_OK)
+        status = move_each(store, table, pj_buffer_get(&select), pj_buffer_get(&insert), err);
+    pj_buffer_fini(&select);
+    pj_buffer_fini(&insert);
+    return status;
+}
+
+static pj_status drop_table(pj_store *store, const pj_schema_table *table, pj_error *err)
+{
+    char text[96];
+    snprintf(text, sizeof text, "DROP TABLE %s", table->name);
+    return pj_sql_run(store, text, err);
+}
+
+/* Rows come after those that they refer to, and are dropped before them. */
+pj_status pj_packing_move_rows(pj_store *store, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    const pj_schema_table *table = pj_schema_tables;
+    for (; table->name && status == PJ_OK; table++)
+        if (table->rows && table->rows->packed) status = move_table(store, table, err);
+    while (table-- > pj_schema_tables && status == PJ_OK)
+        if (table->rows && table->rows->packed) status = drop_table(store, table, err);
+    return status;
+}

@@ -1,0 +1,302 @@
+/* Packed rows: the views give what was saved, for values that have codes and for those that have
+ * none, and can be changed like tables; packing is smaller. */
+#include "../assertions.h"
+#include "made_run.h"
+
+#include "base/random.h"
+#include "store/chart_blob.h"
+#include "store/rows.h"
+#include "store/sql.h"
+#include "store/store.h"
+#include "trace/statistics.h"
+
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const pj_table_id packed[] = {PJ_TABLE_LAYERS, PJ_TABLE_COMPONENTS, PJ_TABLE_OPERATIONS};
+enum { PACKED = sizeof packed / sizeof *packed };
+
+typedef struct fixture {
+    char folder[64], path[96];
+    pj_store *store;
+    pj_run_data run;
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    pj_error err = {0};
+    snprintf(f->folder, sizeof f->folder, "/tmp/perjoule-packing-XXXXXX");
+    if (!mkdtemp(f->folder)) return -1;
+    snprintf(f->path, sizeof f->path, "%s/test.db", f->folder);
+    if (pj_store_open(&(pj_store_options){.path = f->path}, &f->store, &err) != PJ_OK) return -1;
+    make_run(&(made_run){.seed = 5, .tokens = 6, .layers = 3, .depth = PJ_DEPTH_DEEP}, &f->run);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    char command[200];
+    pj_run_data_fini(&f->run);
+    pj_store_close(f->store);
+    snprintf(command, sizeof command, "rm -rf %s", f->folder);
+    int code = system(command);
+    free(f);
+    return code;
+}
+
+static void do_sql(fixture *f, const char *text)
+{
+    pj_error err = {0};
+    if (pj_sql_run(f->store, text, &err) != PJ_OK) fail_msg("%s: %s", text, err.text);
+}
+
+static double ask(fixture *f, const char *text)
+{
+    pj_error err = {0};
+    pj_sql *sql = pj_sql_begin(f->store, text, &err);
+    double value = pj_sql_step(sql) ? pj_sql_get_double(sql, 0) : NAN;
+    if (pj_sql_end(sql, &err) != PJ_OK) fail_msg("%s: %s", text, err.text);
+    return value;
+}
+
+static void save(fixture *f)
+{
+    pj_error err = {0};
+    if (pj_store_save(f->store, &f->run, &err) != PJ_OK) fail_msg("%s", err.text);
+}
+
+/* ---- odd values ---------------------------------------------------------------------------- */
+
+static void spoil(pj_random *random, const pj_column *column, unsigned char *at)
+{
+    static const float floats[] = {0,     -0.0F,   1e-30F,  1.8189894e-12F, 1.7e-12F,
+                                   -3.5F, 1.6e7F,  1.7e7F,  3e38F,          FLT_TRUE_MIN,
+                                   0.1F,  -1e-20F, 1e-3F,   1.0F,           -16777216.0F,
+                                   NAN,   2.0F,    -2.5e30F};
+    static const double times[] = {0, 1e-9, 0.1 + 1e-13, 1e12, 1.0 / 3, 123.456789, -4, 9e15};
+    static const int64_t energies[] = {0, 1, -5, (int64_t)1 << 50, 999999, -((int64_t)1 << 51)};
+    static const char *const names[] = {"q_proj", "\xff\xfe",
+                                        "a name of more than forty bytes, which"
+                                        " no cache of short ones has",
+                                        "o_proj", "\xce\xbc"};
+    uint32_t which = (uint32_t)(pj_random_unit(random) * 1000);
+    switch ((pj_column_type)column->type) {
+    case PJ_COLUMN_FLOAT:
+    case PJ_COLUMN_STAT_FLOAT:
+        memcpy(at, &floats[which % (sizeof floats / sizeof *floats)], sizeof *floats);
+        break;
+    case PJ_COLUMN_DOUBLE:
+        memcpy(at, &times[which % (sizeof times / sizeof *times)], sizeof *times);
+        break;
+    case PJ_COLUMN_NJ:
+        memcpy(at, &energies[which % (sizeof energies / sizeof *energies)], sizeof *energies);
+        break;
+    case PJ_COLUMN_TEXT:
+        memcpy(at, &names[which % (sizeof names / sizeof *names)], sizeof *names);
+        break;
+    default: break;
+    }
+}
+
+/* Half of the values of packed rows. */
+static void spoil_rows(pj_run_data *run)
+{
+    pj_random random = {17};
+    for (int p = 0; p < PACKED; p++) {
+        const pj_row_table *table = &pj_tables[packed[p]];
+        for (uint32_t i = 0; i < pj_table_rows(run, packed[p]); i++)
+            for (int c = 0; c < table->column_count; c++) {
+                unsigned char *row =
+                    (unsigned char *)(uintptr_t)pj_table_row(run, packed[p], i, NULL);
+                if (pj_random_unit(&random) < 0.5)
+                    spoil(&random, &table->columns[c], row + table->columns[c].offset);
+            }
+    }
+}
+
+/* ---- what comes back ------------------------------------------------------------------------- */
+
+static void assert_value(const pj_row_table *table, const pj_column *column, uint32_t row,
+                         const pj_value *got, const pj_value *want)
+{
+    bool is_number = got->type == PJ_VALUE_DOUBLE && want->type == PJ_VALUE_DOUBLE;
+    bool is_float = pj_column_is_float(column);
+    bool same = got->type == want->type;
+    if (is_number)
+        same = is_float ? (float)got->number == (float)want->number : got->number == want->number;
+    else if (want->type == PJ_VALUE_TEXT)
+        same = same && got->bytes == want->bytes && memcmp(got->text, want->text, got->bytes) == 0;
+    if (!same)
+        fail_msg("row %u of %s.%s is %.17g (type %d), not %.17g (type %d)", row, table->name,
+                 column->name, got->number, got->type, want->number, want->type);
+}
+
+static void assert_view_gives(fixture *f, pj_table_id id)
+{
+    const pj_row_table *table = &pj_tables[id];
+    char columns[2048], text[2200], scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
+    pj_error err = {0};
+    pj_value got, want;
+    uint32_t row = 0;
+    pj_table_list_columns(table, "id", columns, sizeof columns);
+    snprintf(text, sizeof text, "SELECT %s FROM %s ORDER BY id", columns, table->name);
+    pj_sql *sql = pj_sql_begin(f->store, text, &err);
+    for (; pj_sql_step(sql); row++)
+        for (int c = 0; c < table->column_count; c++) {
+            const pj_column *column = &table->columns[c];
+            if (column->type == PJ_COLUMN_REFERENCE || column->type == PJ_COLUMN_EXTRAS) continue;
+            pj_sql_get_value(sql, c + 1, &got);
+            pj_column_get(table, column, pj_table_row(&f->run, id, row, scratch), &want);
+            assert_value(table, column, row, &got, &want);
+        }
+    if (pj_sql_end(sql, &err) != PJ_OK) fail_msg("%s", err.text);
+    assert_int_equal(row, pj_table_rows(&f->run, id));
+    assert_that(row, >, 0);
+}
+
+static void odd_values_come_back(void **state)
+{
+    fixture *f = *state;
+    pj_error err = {0};
+    pj_run_data back = {0};
+    spoil_rows(&f->run);
+    save(f);
+    for (int p = 0; p < PACKED; p++) assert_view_gives(f, packed[p]);
+    if (pj_store_load(f->store, f->run.info.id, &back, &err) != PJ_OK) fail_msg("%s", err.text);
+    for (int p = 0; p < PACKED; p++) {
+        const pj_row_table *table = &pj_tables[packed[p]];
+        for (uint32_t i = 0; i < pj_table_rows(&f->run, packed[p]); i++)
+            for (int c = 0; c < table->column_count; c++) {
+                const pj_column *column = &table->columns[c];
+                pj_value got, want;
+                if (column->type == PJ_COLUMN_EXTRAS) continue;
+                pj_column_get(table, column, pj_table_row(&back, packed[p], i, NULL), &got);
+                pj_column_get(table, column, pj_table_row(&f->run, packed[p], i, NULL), &want);
+                assert_value(table, column, i, &got, &want);
+            }
+    }
+    pj_run_data_fini(&back);
+}
+
+/* Otherwise nothing would be smaller. */
+static void usual_values_have_codes(void **state)
+{
+    fixture *f = *state;
+    save(f);
+    assert_int_equal(ask(f, "SELECT count(*) FROM component_metrics_packed WHERE"
+                            " typeof(time_ms_code) = 'real' OR"
+                            " typeof(energy_mj_code) = 'real' OR"
+                            " typeof(energy_sd_mj_code) = 'real' OR"
+                            " typeof(component_name_code) = 'text' OR"
+                            " typeof(activation_mean_code) = 'real'"),
+                     0);
+    assert_int_equal(ask(f, "SELECT count(*) FROM deep_operation_metrics_packed WHERE"
+                            " typeof(net_energy_mj_code) = 'real' OR"
+                            " typeof(operation_name_code) = 'text'"),
+                     0);
+    assert_that(ask(f, "SELECT count(*) FROM stored_names"), <, 40);
+}
+
+/* ---- changes through the views --------------------------------------------------------------- */
+
+static void views_can_be_changed(void **state)
+{
+    fixture *f = *state;
+    save(f);
+    double self = ask(f, "SELECT self_energy_mj FROM component_metrics WHERE id = 4");
+    double net_sd = ask(f, "SELECT net_energy_sd_mj FROM component_metrics WHERE id = 4");
+    double others = ask(f, "SELECT sum(energy_mj) FROM component_metrics WHERE id <> 4");
+    do_sql(f, "UPDATE component_metrics SET energy_mj = 5, energy_sd_mj = 2, component_name = 'x'"
+              " WHERE id = 4");
+    assert_near(ask(f, "SELECT energy_mj FROM component_metrics WHERE id = 4"), 5, 0);
+    assert_near(ask(f, "SELECT energy_sd_mj FROM component_metrics WHERE id = 4"), 2, 0);
+    assert_near(ask(f, "SELECT component_name = 'x' FROM component_metrics WHERE id = 4"), 1, 0);
+    assert_near(ask(f, "SELECT self_energy_mj FROM component_metrics WHERE id = 4"), self, 0);
+    assert_near(ask(f, "SELECT net_energy_sd_mj FROM component_metrics WHERE id = 4"), net_sd, 0);
+    assert_near(ask(f, "SELECT sum(energy_mj) FROM component_metrics WHERE id <> 4"), others, 0);
+
+    double count = ask(f, "SELECT count(*) FROM layer_metrics");
+    do_sql(f, "INSERT INTO layer_metrics (id, token_id, layer_index, total_time_ms, energy_mj,"
+              " method) VALUES (9000, 1, 7, 2, 3.25, 'fit')");
+    assert_near(ask(f, "SELECT count(*) FROM layer_metrics"), count + 1, 0);
+    assert_near(ask(f, "SELECT total_time_ms + energy_mj FROM layer_metrics WHERE id = 9000"), 5.25,
+                0);
+    assert_near(ask(f, "SELECT method = 'fit' FROM layer_metrics WHERE id = 9000"), 1, 0);
+    do_sql(f, "DELETE FROM layer_metrics WHERE id = 9000");
+    assert_near(ask(f, "SELECT count(*) FROM layer_metrics"), count, 0);
+    do_sql(f, "DELETE FROM profiling_runs");
+    assert_near(ask(f, "SELECT count(*) FROM layer_metrics"), 0, 0);
+    assert_near(ask(f, "SELECT count(*) FROM deep_operation_metrics"), 0, 0);
+}
+
+/* ---- charts ---------------------------------------------------------------------------------- */
+
+static void charts_come_back(void **state)
+{
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
+    pj_random random = {3};
+    char bytes[6000];
+    for (size_t count = 0; count < sizeof bytes; count += 1 + count / 7) {
+        for (size_t i = 0; i < count; i++) bytes[i] = (char)(pj_random_unit(&random) * 4);
+        if (count > 100 && count % 2) memcpy(bytes, "PJZ1", 4); /* as if it were deflated */
+        size_t stored = count, back = 0;
+        const char *blob = pj_chart_deflate(&arena, bytes, &stored);
+        assert_non_null(blob);
+        if (count > 1000) assert_that(stored, <, count / 2);
+        back = stored;
+        const void *got = pj_chart_inflate(&arena, blob, &back);
+        assert_int_equal(back, count);
+        if (count) assert_memory_equal(got, bytes, count);
+    }
+    pj_arena_fini(&arena);
+}
+
+static void damaged_charts_are_refused(void **state)
+{
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
+    char bytes[4096] = {0};
+    size_t stored = sizeof bytes, count;
+    char *blob = (char *)(uintptr_t)pj_chart_deflate(&arena, bytes, &stored);
+    assert_that(stored, <, 200);
+    for (count = 4; count < 8; count++) { /* shorter than a header: not ours */
+        size_t all = count;
+        assert_ptr_equal(pj_chart_inflate(&arena, blob, &all), blob);
+    }
+    count = stored - 5;
+    assert_null(pj_chart_inflate(&arena, blob, &count));
+    uint32_t lie = 1U << 29; /* would take half a gigabyte */
+    memcpy(blob + 4, &lie, sizeof lie);
+    count = stored;
+    assert_null(pj_chart_inflate(&arena, blob, &count));
+    lie = 100; /* too few */
+    memcpy(blob + 4, &lie, sizeof lie);
+    count = stored;
+    assert_null(pj_chart_inflate(&arena, blob, &count));
+    pj_arena_fini(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(odd_values_come_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(usual_values_have_codes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(views_can_be_changed, set_up, tear_down),
+        cmocka_unit_test(charts_come_back),
+        cmocka_unit_test(damaged_charts_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
