@@ -3,7 +3,12 @@
 #include <zlib.h>
 
 /* Deflate makes at most some 1,032 bytes of one. */
-enum { LEAST_BYTES = 512, MOST_BYTES = 1 << 30, MOST_RATIO = 1040, FASTEST = 1 };
+enum {
+    LEAST_BYTES = 512,
+    MOST_BYTES = (1 << 28) + 4096 /* of the largest plane */,
+    MOST_RATIO = 1040,
+    FASTEST = 1
+};
 
 typedef struct blob_header {
     char magic[4];

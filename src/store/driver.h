@@ -78,8 +78,7 @@ typedef struct pj_dialect {
     bool has_run_everywhere; /* every table of a run carries run_id */
     /* The version since which the most numerous rows are packed (packing.h); 0: they are not. */
     int64_t packs_since;
-    /* Writes what gives the rows of a packed table back under its published name; without a table,
-     * what all packed tables share. NULL: see packs_since. */
+    /* Writes what gives the rows of a packed table back under its published name. */
     void (*write_packed)(pj_buffer *out, const pj_schema_table *table);
     /* Writes what follows the columns: further columns, keys, partitions. */
     void (*end_table)(pj_buffer *out, const pj_schema_table *table);

@@ -57,8 +57,14 @@ typedef struct known_columns {
     const pj_dialect *dialect;
     const pj_schema_table *table;
     bool has_table;
+    bool is_published; /* under its own name */
     bool has[MOST_COLUMNS];
 } known_columns;
+
+static void note_published(void *context, const char *name)
+{
+    ((known_columns *)context)->is_published = true;
+}
 
 static void note_column(void *context, const char *name)
 {
@@ -92,7 +98,8 @@ static void complete_table(pj_buffer *out, const known_columns *known)
                          pj_schema_stored_column(dialect, known->table, &column, name),
                          is_coded ? "" : dialect->types[column.type]);
     }
-    if (out->length > before) pj_schema_write_packed_view(out, dialect, known->table);
+    if (out->length > before || !known->is_published)
+        pj_schema_write_packed_view(out, dialect, known->table);
 }
 
 /* `rows_only`: only tables of rows, to which columns may come without a new version (a new
@@ -106,6 +113,8 @@ static pj_status complete_tables(pj_store *store, const pj_dialect *dialect, boo
         if (rows_only && !table->rows) continue;
         status = pj_store_columns(store, pj_schema_stored_table(dialect, table->name), note_column,
                                   &known, err);
+        if (status == PJ_OK && pj_schema_is_packed(dialect, table))
+            status = pj_store_columns(store, table->name, note_published, &known, err);
         if (status == PJ_OK) complete_table(out, &known);
     }
     return status;
@@ -132,14 +141,23 @@ static pj_status complete_as_before(pj_store *store, int64_t version, pj_buffer 
     return status == PJ_OK ? migrate_run_all(store, out, err) : status;
 }
 
+static pj_status fail_packing(const pj_store *store, pj_error *err)
+{
+    return pj_fail(
+        err, PJ_E_FULL,
+        "no space left to pack database %s, which an earlier version made: that needs as "
+        "much free space as the database has, once",
+        store->address);
+}
+
 static pj_status pack_tables(pj_store *store, pj_buffer *out, pj_error *err)
 {
-    store->driver->dialect->write_packed(out, NULL);
     for (const pj_schema_table *table = pj_schema_tables; table->name; table++)
         if (pj_schema_is_packed(store->driver->dialect, table))
             pj_schema_write_table(out, store->driver->dialect, table);
     pj_status status = migrate_run_all(store, out, err);
-    return status == PJ_OK ? pj_packing_move_rows(store, err) : status;
+    if (status == PJ_OK) status = pj_packing_move_rows(store, err);
+    return status == PJ_E_FULL ? fail_packing(store, err) : status;
 }
 
 static pj_status bring_up(pj_store *store, int64_t version, pj_buffer *out, pj_error *err)

@@ -5,10 +5,9 @@
  * under the published names.
  *
  * A packed column has the published name and "_code". What a value is follows from its type:
- *   an integer   a code: millionths (of millijoules, of milliseconds), the bits of a float32 with
- *                the sign of the number (or their difference from those of another column), or the
- *                number of a name in stored_names
- *   ''           follows from other values of the row by a formula
+ *   an integer   a code: millionths (of millijoules, of milliseconds), or the bits of a float32
+ * with the sign of the number; see pj_relation
+ *   ''           is equal to its base
  *   another      the value itself, where no code would give back exactly that
  */
 #ifndef PJ_STORE_PACKING_H
@@ -18,51 +17,36 @@
 #include "store/rows.h"
 #include "store/sql.h"
 
-typedef enum pj_code { PJ_CODE_NONE, PJ_CODE_MILLIONTHS, PJ_CODE_FLOAT, PJ_CODE_NAME } pj_code;
+typedef enum pj_code { PJ_CODE_NONE, PJ_CODE_MILLIONTHS, PJ_CODE_FLOAT } pj_code;
 
 #define PJ_CODE_SUFFIX "_code"
 
 /* How the column is stored in a packed table. NONE: as it is, under its own name. */
 pj_code pj_code_of(const pj_column *column);
 
-enum { PJ_PACKED_COLUMNS = 64, PJ_DERIVED_FROM = 3, PJ_KNOWN_NAMES = 64, PJ_KNOWN_NAME_BYTES = 40 };
+enum { PJ_PACKED_COLUMNS = 64 };
 
-/* A value that follows from others of its row. */
-typedef struct pj_derivation {
-    const char *column;
-    const char *inputs[PJ_DERIVED_FROM];
-    const char *formula; /* in SQL, with $0 for the first input */
-    double (*derive)(const double *inputs);
-} pj_derivation;
+/* A column that is stored with respect to another one of its row, its base. */
+typedef struct pj_relation {
+    const char *column, *base;
+    bool is_equal; /* '' where both are equal; else an integer is the difference of their codes */
+} pj_relation;
 
-/* Whether `of` has a column, and which. */
-typedef bool pj_has_column_fn(const void *of, const char *name, uint8_t *index);
-/* How the column follows from others that `of` has; NULL: it does not. */
-const pj_derivation *pj_derivation_find(const char *column, const void *of, pj_has_column_fn *has,
-                                        uint8_t *inputs);
-/* The column from whose code that of this one is a difference. */
-bool pj_base_find(const char *column, const void *of, pj_has_column_fn *has, uint8_t *base);
+/* NULL: the column has none. */
+const pj_relation *pj_relation_of(const char *column);
 
 /* A column of the values that a packer is given. */
 typedef struct pj_packer_column {
     const pj_column *column; /* NULL: not packed */
     pj_code code;
-    const pj_derivation *derivation;
-    uint8_t inputs[PJ_DERIVED_FROM];
-    bool derived; /* in the present row */
-    bool has_base;
+    const pj_relation *relation;
     uint8_t base;
 } pj_packer_column;
 
 /* Packs rows, value by value. */
 typedef struct pj_packer {
-    pj_store *store;
     pj_packer_column columns[PJ_PACKED_COLUMNS];
     uint32_t count;
-    struct {
-        char name[PJ_KNOWN_NAME_BYTES];
-        int64_t number; /* 0: none */
-    } known[PJ_KNOWN_NAMES];
 } pj_packer;
 
 /* The columns of the rows to be packed, in the order of their values; NULL: not packed. False:
@@ -70,8 +54,8 @@ typedef struct pj_packer {
 bool pj_packer_add(pj_packer *packer, const pj_column *column);
 /* After the last column. */
 void pj_packer_begin(pj_packer *packer);
-/* Packs a row in place. Numbers names inside the open transaction. */
-void pj_packer_pack(pj_packer *packer, pj_value *values);
+/* Packs a row in place. */
+void pj_packer_pack(const pj_packer *packer, pj_value *values);
 
 /* The store's packer of a table of rows, whose columns alone are its values; NULL: out of memory.
  */
@@ -88,17 +72,10 @@ typedef struct pj_packed_row {
 typedef void pj_unpack_fn(const pj_packed_row *row, int column, pj_value *value);
 pj_unpack_fn pj_unpack;
 
-/* Names by number, as far as they have been read. */
-typedef struct pj_stored_names {
-    pj_arena arena;
-    const char **of;
-    int64_t count;
-} pj_stored_names;
-
 /* ---- the schema (packing_schema.c) ---- */
 
 /* A dialect's write_packed: replaces the view of a packed table, whose columns may be more than
- * before, and its triggers; the table of names. */
+ * before, and its triggers. */
 void pj_packing_write(pj_buffer *out, const struct pj_schema_table *table);
 bool pj_packing_owns_trigger(const char *name);
 /* Packs the rows of a database that stores them under their published names. */

@@ -18,8 +18,6 @@ static const char *const decoded[] = {
     [PJ_CODE_NONE] = "#",
     [PJ_CODE_MILLIONTHS] = "iif(typeof(#) = 'integer', # / 1e6, #)",
     [PJ_CODE_FLOAT] = "iif(typeof(#) = 'integer', " ANY_FLOAT ", #)",
-    [PJ_CODE_NAME] =
-        "iif(typeof(#) = 'integer', (SELECT name FROM stored_names s WHERE s.id = #), #)",
 };
 
 static void write_stored_name(pj_buffer *out, const pj_column *column)
@@ -28,25 +26,22 @@ static void write_stored_name(pj_buffer *out, const pj_column *column)
     pj_buffer_printf(out, "%s%s", column->name, is_coded ? PJ_CODE_SUFFIX : "");
 }
 
-static bool table_has(const void *of, const char *name, uint8_t *index)
+static const pj_column *base_of(const pj_row_table *table, const pj_relation *relation)
 {
-    const pj_row_table *table = of;
-    for (uint16_t c = 0; c < table->column_count; c++) {
-        *index = (uint8_t)c;
-        if (strcmp(table->columns[c].name, name) == 0) return true;
-    }
-    return false;
+    const pj_column *column = table->columns;
+    while (strcmp(column->name, relation->base) != 0) column++;
+    return column;
 }
 
 static void write_code(pj_buffer *out, const pj_row_table *table, const pj_column *column)
 {
-    uint8_t base;
-    bool has_base = pj_base_find(column->name, table, table_has, &base);
-    if (has_base) pj_buffer_char(out, '(');
+    const pj_relation *relation = pj_relation_of(column->name);
+    bool is_difference = relation && !relation->is_equal;
+    if (is_difference) pj_buffer_char(out, '(');
     write_stored_name(out, column);
-    if (!has_base) return;
+    if (!is_difference) return;
     pj_buffer_text(out, " + ");
-    write_stored_name(out, &table->columns[base]);
+    write_stored_name(out, base_of(table, relation));
     pj_buffer_char(out, ')');
 }
 
@@ -61,34 +56,23 @@ static void write_decoded(pj_buffer *out, const pj_row_table *table, const pj_co
             pj_buffer_char(out, *at);
 }
 
-static void write_formula(pj_buffer *out, const pj_row_table *table,
-                          const pj_derivation *derivation, const uint8_t *inputs)
-{
-    for (const char *at = derivation->formula; *at; at++)
-        if (*at == '$')
-            write_decoded(out, table, &table->columns[inputs[*++at - '0']]);
-        else
-            pj_buffer_char(out, *at);
-}
-
+/* Numbers are cast so that the view's columns have a type, by which they are compared. */
 static void write_view_column(pj_buffer *out, const pj_row_table *table, const pj_column *column)
 {
-    uint8_t inputs[PJ_DERIVED_FROM];
-    const pj_derivation *derivation = pj_derivation_find(column->name, table, table_has, inputs);
-    pj_buffer_text(out, ", ");
-    if (pj_code_of(column) == PJ_CODE_NONE) {
-        pj_buffer_text(out, column->name);
-        return;
-    }
-    if (derivation) {
+    const pj_relation *relation = pj_relation_of(column->name);
+    bool is_coded = pj_code_of(column) != PJ_CODE_NONE;
+    bool may_be_equal = relation && relation->is_equal;
+    pj_buffer_text(out, is_coded ? ", CAST(" : ", ");
+    if (may_be_equal) {
         pj_buffer_text(out, "iif(");
         write_stored_name(out, column);
         pj_buffer_text(out, " = '', ");
-        write_formula(out, table, derivation, inputs);
+        write_decoded(out, table, base_of(table, relation));
         pj_buffer_text(out, ", ");
     }
     write_decoded(out, table, column);
-    pj_buffer_printf(out, "%s AS %s", derivation ? ")" : "", column->name);
+    if (may_be_equal) pj_buffer_char(out, ')');
+    if (is_coded) pj_buffer_printf(out, " AS REAL) AS %s", column->name);
 }
 
 static void write_view(pj_buffer *out, const pj_schema_table *table)
@@ -111,12 +95,16 @@ static void write_columns(pj_buffer *out, const pj_schema_table *table, const ch
         pj_buffer_printf(out, ", %s%s", column.name, column.code == PJ_CODE_NONE ? "" : suffix);
 }
 
-/* Other programs may change the views' rows as if they were tables. Numbers come as they are, but
- * never as integers, which are codes. */
+/* Other programs may change the views' rows. What they give is stored as it is, but never as an
+ * integer, which would be a code. */
 static void write_given(pj_buffer *out, const pj_schema_column *column)
 {
-    bool is_number = column->code == PJ_CODE_MILLIONTHS || column->code == PJ_CODE_FLOAT;
-    pj_buffer_printf(out, "NEW.%s%s", column->name, is_number ? " * 1.0" : "");
+    const char *name = column->name;
+    if (column->code == PJ_CODE_NONE)
+        pj_buffer_printf(out, "NEW.%s", name);
+    else
+        pj_buffer_printf(out, "iif(typeof(NEW.%s) = 'integer', CAST(NEW.%s AS REAL), NEW.%s)", name,
+                         name, name);
 }
 
 static void write_insertion(pj_buffer *out, const pj_schema_table *table)
@@ -133,20 +121,14 @@ static void write_insertion(pj_buffer *out, const pj_schema_table *table)
     pj_buffer_text(out, "); END;");
 }
 
-static void write_changed_column(pj_buffer *out, const pj_row_table *table,
-                                 const pj_schema_column *column)
+/* A value that has a base, which may change, is no longer stored with respect to it. */
+static void write_changed_column(pj_buffer *out, const pj_schema_column *column, bool has_base)
 {
-    uint8_t unused[PJ_DERIVED_FROM];
     const char *name = column->name;
     bool is_coded = column->code != PJ_CODE_NONE;
-    /* Stored by its difference from, or as following from, another value, which may change. */
-    bool has_base = pj_base_find(name, table, table_has, unused);
-    bool is_derived = pj_derivation_find(name, table, table_has, unused) != NULL;
     pj_buffer_printf(out, ", %s%s = ", name, is_coded ? PJ_CODE_SUFFIX : "");
     if (is_coded && !has_base)
-        pj_buffer_printf(
-            out, "iif(NEW.%s IS OLD.%s AND %s" PJ_CODE_SUFFIX " IS NOT %s, %s" PJ_CODE_SUFFIX ", ",
-            name, name, name, is_derived ? "''" : "NULL", name);
+        pj_buffer_printf(out, "iif(NEW.%s IS OLD.%s, %s" PJ_CODE_SUFFIX ", ", name, name, name);
     write_given(out, column);
     if (is_coded && !has_base) pj_buffer_char(out, ')');
 }
@@ -159,19 +141,12 @@ static void write_change(pj_buffer *out, const pj_schema_table *table)
                      " id = NEW.id",
                      table->name, table->name, table->rows->packed);
     for (int i = 0; pj_schema_column_get(table, i, &column); i++)
-        write_changed_column(out, table->rows, &column);
+        write_changed_column(out, &column, pj_relation_of(column.name) != NULL);
     pj_buffer_text(out, " WHERE id = OLD.id; END;");
 }
 
-static const char stored_names[] =
-    "CREATE TABLE IF NOT EXISTS stored_names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);";
-
 void pj_packing_write(pj_buffer *out, const pj_schema_table *table)
 {
-    if (!table) {
-        pj_buffer_text(out, stored_names);
-        return;
-    }
     write_view(out, table);
     write_insertion(out, table);
     write_change(out, table);
@@ -209,7 +184,7 @@ static bool add_columns(pj_packer *packer, const pj_schema_table *table)
 static pj_status move_each(pj_store *store, const pj_schema_table *table, const char *select,
                            const char *insert, pj_error *err)
 {
-    pj_packer packer = {.store = store};
+    pj_packer packer = {.count = 0};
     pj_value values[PJ_PACKED_COLUMNS];
     if (!add_columns(&packer, table))
         return pj_fail(err, PJ_E_INTERNAL, "table %s has too many columns", table->name);

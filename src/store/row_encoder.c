@@ -181,7 +181,6 @@ pj_status pj_row_encoder_init(pj_row_encoder *e, const pj_saving *saving, pj_tab
     pj_buffer_init(&e->text, MAX_TEXT_BYTES);
     e->table = id == PJ_TABLE_COUNT ? &pj_run_table : &pj_tables[id];
     e->stored_as = pj_schema_stored_table(saving->store->driver->dialect, e->table->name);
-    e->packer.store = saving->store;
     pj_status status = pj_store_columns(saving->store, e->stored_as, take_column, e, err);
     if (status != PJ_OK) return status;
     pj_packer_begin(&e->packer);

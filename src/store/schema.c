@@ -197,7 +197,6 @@ void pj_schema_write_rest(pj_buffer *out, const pj_dialect *dialect, int64_t ver
 {
     schema_write_indices(out, dialect);
     dialect->write_after(out, version);
-    if (dialect->packs_since) dialect->write_packed(out, NULL);
     for (const pj_schema_table *table = pj_schema_tables; table->name; table++)
         pj_schema_write_packed_view(out, dialect, table);
     for (const pj_schema_view *view = pj_schema_views; view->name; view++)

@@ -71,7 +71,9 @@ static pj_status get_version(void *db, pj_db_owner *owner, int64_t *version, pj_
                                     &objects, err);
     bool is_new = objects == 0 && *version == 0 && application == 0;
     bool is_ours = application == PJ_SQLITE_APPLICATION_ID;
-    if (status == PJ_OK && is_ours) status = refuse_strangers(db, err);
+    /* A newer version may have more of its own. */
+    bool is_newer = *version > pj_sqlite_dialect.version;
+    if (status == PJ_OK && is_ours && !is_newer) status = refuse_strangers(db, err);
     *owner = is_new ? PJ_DB_NEW : is_ours ? PJ_DB_OURS : PJ_DB_FOREIGN;
     return status;
 }

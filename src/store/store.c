@@ -28,8 +28,7 @@ pj_status pj_store_choose_path(const char *named, const char *file, const char *
 static void store_disconnect(pj_store *store)
 {
     for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) pj_sql_forget(&store->kept[i]);
-    pj_arena_fini(&store->names.arena);
-    store->names = (pj_stored_names){.count = 0};
+    pj_arena_fini(&store->packers_arena);
     memset(store->packers, 0, sizeof store->packers);
     if (store->db) store->driver->close(store->db);
     store->db = NULL;

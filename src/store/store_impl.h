@@ -35,8 +35,8 @@ struct pj_store {
     pj_status (*connect)(pj_store *store, pj_error *err);
     char address[PJ_ADDRESS_BYTES];
     pj_sql kept[PJ_STATEMENTS_KEPT];
-    pj_packer *packers[PJ_TABLE_COUNT]; /* in the arena of names */
-    pj_stored_names names;              /* of packed rows */
+    pj_packer *packers[PJ_TABLE_COUNT];
+    pj_arena packers_arena;
 };
 
 /* `named`, or else a file in the user's data folder; `what` it is, if it is too long (store.c). */

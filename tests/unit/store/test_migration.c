@@ -126,8 +126,8 @@ static void go_back_to_version_1(fixture *f)
 {
     static const char tables[] = "SELECT name FROM sqlite_schema WHERE type = 'table'";
     static const char published[] =
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '%_packed' AND"
-        " name <> 'stored_names' UNION ALL SELECT name FROM sqlite_schema WHERE type = 'view' AND"
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '%_packed'"
+        " UNION ALL SELECT name FROM sqlite_schema WHERE type = 'view' AND"
         " name IN ('layer_metrics', 'component_metrics', 'deep_operation_metrics')";
     static const char copied[] = "SELECT substr(name, 5) FROM sqlite_temp_schema";
     do_sql(f->store, "PRAGMA foreign_keys=OFF");
