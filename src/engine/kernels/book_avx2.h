@@ -1,5 +1,6 @@
-/* Types of codebook.h with blocks of 256 on AVX2, as book_vnni.h: codes of 32 columns, and sixteen
- * scales, as k_avx2.h multiplies them. Included only by k_avx2.h. */
+/* Types of codebook.h on AVX2: those with blocks of 256, as book_vnni.h, as codes of 32 columns and
+ * sixteen scales, as k_avx2.h multiplies them; and parts of NVFP4 and Q1_0, of which bytes_avx2.h
+ * and words_avx2.h make products. */
 #ifndef PJ_KERNELS_BOOK_AVX2_H
 #define PJ_KERNELS_BOOK_AVX2_H
 
@@ -192,6 +193,40 @@ BOOK_INLINE __m128i book_scales(pj_dtype type, const char *block, float *unit)
         each = _mm_set_epi64x((long long)high, (long long)low), *unit /= 8;
     }
     return _mm_add_epi8(_mm_add_epi8(each, each), _mm_set1_epi8(1));
+}
+
+/* ---- NVFP4 and Q1_0 ---------------------------------------------------------------------- */
+
+enum { NVFP4_BYTES = 36, Q1_0_BYTES = 18, NVFP4_UNIT = 128 };
+
+/* The first eight bytes as scales, in NVFP4_UNIT: they are halves with fewer bits. */
+INLINE __m256 book_nvfp4_scales(__m128i bytes)
+{
+    const __m128i most = _mm_set1_epi8(127);
+    bytes = _mm_and_si128(bytes, most);
+    bytes = _mm_andnot_si128(_mm_cmpeq_epi8(bytes, most), bytes);
+    return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(bytes), 7));
+}
+
+/* Entries of a table by 32 nibbles. Eight bytes are sixteen columns, the low ones first. */
+INLINE __m256i book_nvfp4(const char *nibbles, __m128i table)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)nibbles);
+    __m256i twice = _mm256_permute4x64_epi64(_mm256_castsi128_si256(bytes), 0x50);
+    __m256i each = _mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 4, 0, 4));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table),
+                               _mm256_and_si256(each, _mm256_set1_epi8(15)));
+}
+
+INLINE __m128i book_nvfp4_levels(void)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)pj_mxfp4_levels);
+}
+
+/* Values of 32 columns, plus one. */
+INLINE __m256i book_q1_0(const char *bits)
+{
+    return _mm256_and_si256(book_mask(pj_blocks_u32((const uint8_t *)bits)), _mm256_set1_epi8(2));
 }
 
 #endif

@@ -4,6 +4,7 @@
  * in k_avx2.h. Many tokens: nibbles stay unsigned, small enough that a block's sixteen products per
  * lane fit 16 bits, and their offset is removed with the activations' block sums; weights of more
  * than four bits are in words_avx2.h. */
+#include "engine/kernels/bytes_avx2.h"
 #include "engine/kernels/codes.h"
 #include "engine/kernels/k_avx2.h"
 #include "engine/kernels/lanes_avx2.h"
@@ -11,7 +12,7 @@
 #include "engine/kernels/vector.h"
 #include "engine/kernels/words_avx2.h"
 
-enum { STREAMS = 4, ROWS = 4, VECTORS = 2 };
+enum { ROWS = 4, VECTORS = 2 };
 
 /* ---- activations ------------------------------------------------------------------------ */
 
@@ -44,76 +45,6 @@ INLINE void pack_group(const float *x, size_t blocks, __m256i *codes, float *sca
 }
 
 #include "engine/kernels/pack_codes.h"
-
-/* ---- few tokens ------------------------------------------------------------------------- */
-
-/* Four products summed per lane. */
-INLINE __m256i multiply_signed(__m256i w, __m256i x)
-{
-    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-}
-
-/* S weight rows times one token. */
-INLINE void dot_rows(pj_dtype type, const pj_dot *d, size_t token, const char *const *rows,
-                     float sums[STREAMS], const size_t S)
-{
-    const pj_packed *p = d->x;
-    size_t ahead = d->ahead, blocks = p->cols / PJ_Q8_BLOCK;
-    const int8_t *codes = (const int8_t *)p->values + token * p->cols;
-    const float *scales = p->scales + token * blocks;
-    __m256 acc[STREAMS];
-    UNROLL for (size_t s = 0; s < S; s++) acc[s] = _mm256_setzero_ps();
-    for (size_t b = 0; b < blocks; b++) {
-        __m256i x = load_32(codes + b * 32);
-        __m128i halves = _mm_setzero_si128();
-        const char *at[STREAMS];
-        UNROLL for (size_t s = 0; s < S; s++) at[s] = rows[s] + b * Q8_BYTES;
-        halves = _mm_insert_epi16(halves, pj_load_u16(at[0]), 0);
-        if (S > 1) halves = _mm_insert_epi16(halves, pj_load_u16(at[1 % S]), 1);
-        if (S > 2) halves = _mm_insert_epi16(halves, pj_load_u16(at[2 % S]), 2);
-        if (S > 3) halves = _mm_insert_epi16(halves, pj_load_u16(at[3 % S]), 3);
-        __m256 scale = _mm256_cvtph_ps(halves) * _mm256_set1_ps(scales[b]);
-        UNROLL for (size_t s = 0; s < S; s++)
-        {
-            __builtin_prefetch(at[s] + ahead);
-            __m256i product = multiply_signed(load_32(at[s] + 2), x);
-            __m256 each = _mm256_permutevar8x32_ps(scale, _mm256_set1_epi32((int)s));
-            acc[s] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), each, acc[s]);
-        }
-    }
-    UNROLL for (size_t s = 0; s < S; s++) sums[s] = vec_sum((vec)acc[s]);
-}
-
-INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, const size_t S)
-{
-    const pj_matrix *w = d->weights;
-    const char *rows[STREAMS];
-    UNROLL for (size_t s = 0; s < S; s++) rows[s] =
-        (const char *)w->data + (row + s * apart) * w->row_bytes;
-    for (size_t t = 0; t < d->x->tokens; t++) {
-        float sums[STREAMS];
-        dot_rows(type, d, t, rows, sums, S);
-        for (size_t s = 0; s < S; s++)
-            d->y[t * d->y_stride + row + s * apart] =
-                sums[s] + (d->bias ? d->bias[row + s * apart] : 0);
-    }
-}
-
-#include "engine/kernels/dot_streams.h"
-
-static void dot_q8_0(const pj_dot *d)
-{
-    dot_type(d, PJ_Q8_0);
-}
-
-/* A block of codes, which are offset by 128, times one of activations. */
-INLINE __m256i multiply_codes(__m256i w, __m256i x)
-{
-    return multiply_signed(_mm256_xor_si256(w, _mm256_set1_epi8((char)128)), x);
-}
-
-#include "engine/kernels/dot_unpacked.h"
 
 /* ---- many tokens ------------------------------------------------------------------------ */
 
@@ -327,8 +258,8 @@ WORDS_WIDE(iq3_xxs);
 WORDS_WIDE(iq3_s);
 WORDS_WIDE(tq1_0);
 WORDS_WIDE(tq2_0);
-WORDS_OF(nvfp4, Q8, dot_unpacked);
-WORDS_OF(q1_0, Q8, dot_unpacked);
+WORDS(nvfp4);
+WORDS(q1_0);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .lanes = 8,

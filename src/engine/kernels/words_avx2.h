@@ -150,27 +150,32 @@ INLINE __m128 q8_0_scales(const char *at, size_t blocks)
     return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves));
 }
 
-/* Up to four blocks. A code is multiplied by 256 and by the ratio of its scale to the largest, over
- * 32768: WORD_STEPS per step of the largest scale, so that -128 fits too. */
-INLINE void unpack_q8_0_group(const char *at, size_t blocks, char *to, float *scale, float *start)
+/* Stores 32 codes of 8 bits times 256, and times a ratio for sixteen columns each over 32768:
+ * WORD_STEPS per step of the largest scale, so that -128 fits too. */
+INLINE __m256i store_ratios(char *to, __m256i codes, __m256i first, __m256i second, __m256i start)
 {
     const __m256i zero = _mm256_setzero_si256();
+    codes = _mm256_permute4x64_epi64(order_words(codes), 0xd8);
+    __m256i low = _mm256_mulhrs_epi16(_mm256_unpacklo_epi8(zero, codes), first);
+    __m256i high = _mm256_mulhrs_epi16(_mm256_unpackhi_epi8(zero, codes), second);
+    return store_words(to + 32, high, store_words(to, low, start));
+}
+
+/* Up to four blocks. */
+INLINE void unpack_q8_0_group(const char *at, size_t blocks, char *to, float *scale, float *start)
+{
     __m128 each = q8_0_scales(at, blocks), size = _mm_andnot_ps(_mm_set1_ps(-0.0f), each);
     __m128 two = _mm_max_ps(size, _mm_movehl_ps(size, size));
     __m128 sum = _mm_add_ps(size, _mm_movehl_ps(size, size));
     word_scale words = scale_words(larger(_mm_cvtss_f32(two), _mm_cvtss_f32(_mm_movehdup_ps(two))),
                                    _mm_cvtss_f32(sum) + _mm_cvtss_f32(_mm_movehdup_ps(sum)));
     __m128i ratios = _mm_cvtps_epi32(_mm_mul_ps(each, _mm_set1_ps(words.inverse)));
-    __m256i products = zero;
+    __m256i products = _mm256_setzero_si256();
     for (size_t b = 0; b < blocks; b++, at += Q8_BYTES, to += 64) {
         __m256i ratio = _mm256_broadcastw_epi16(ratios);
         ratios = _mm_srli_si128(ratios, 4);
         __builtin_prefetch(at + UNPACK_AHEAD);
-        __m256i codes = _mm256_permute4x64_epi64(order_words(k_load(at + 2)), 0xd8);
-        __m256i low = _mm256_mulhrs_epi16(_mm256_unpacklo_epi8(zero, codes), ratio);
-        __m256i high = _mm256_mulhrs_epi16(_mm256_unpackhi_epi8(zero, codes), ratio);
-        products = store_words(to, low, products);
-        products = store_words(to + 32, high, products);
+        products = store_ratios(to, k_load(at + 2), ratio, ratio, products);
     }
     *scale = words.scale * (WORD_LARGEST / WORD_STEPS);
     store_start(start, products);
@@ -242,55 +247,121 @@ static void unpack_q5_k(const void *row, size_t cols, void *values, float *scale
     }
 }
 
-/* Sixteen codes less the type's offset, times their scale: 4096 at most. */
-INLINE __m256i sixteen_words(pj_dtype type, __m128i codes, char scale)
+/* Up to two blocks, of 64 columns. Their levels, up to 12, become codes ten times as large. */
+INLINE void unpack_nvfp4_group(const char *at, size_t blocks, char *to, float *scale, float *start)
 {
-    __m256i words = _mm256_cvtepu8_epi16(codes);
-    words = _mm256_sub_epi16(words, _mm256_set1_epi16(k_offset(type)));
-    return _mm256_mullo_epi16(words, _mm256_set1_epi16((int8_t)scale));
+    enum { NVFP4_CODES = 10 };
+    __m128i twice = _mm_add_epi8(book_nvfp4_levels(), book_nvfp4_levels());
+    __m128i table = _mm_add_epi8(twice, twice);
+    table = _mm_add_epi8(_mm_add_epi8(table, table), twice);
+    uint64_t heads = pj_blocks_u32((const uint8_t *)at);
+    if (blocks > 1) heads |= (uint64_t)pj_blocks_u32((const uint8_t *)at + NVFP4_BYTES) << 32;
+    __m256 each = book_nvfp4_scales(_mm_cvtsi64_si128((long long)heads));
+    word_scale words = scale_words(vec_largest((vec)each), 0);
+    __m256i whole = _mm256_cvtps_epi32(_mm256_mul_ps(each, _mm256_set1_ps(words.inverse)));
+    __m128i ratios =
+        _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+    __m256i products = _mm256_setzero_si256();
+    for (size_t b = 0; b < 2 * blocks; b++, to += 64, ratios = _mm_srli_si128(ratios, 4)) {
+        const char *nibbles = at + b / 2 * NVFP4_BYTES + 4 + b % 2 * 16;
+        products = store_ratios(to, book_nvfp4(nibbles, table), _mm256_broadcastw_epi16(ratios),
+                                _mm256_broadcastw_epi16(_mm_srli_si128(ratios, 2)), products);
+    }
+    *scale = words.scale * (NVFP4_UNIT * WORD_LARGEST / WORD_STEPS / NVFP4_CODES);
+    store_start(start, products);
 }
 
-/* Q6_K and Q3_K: integers as they are stored. */
+static void unpack_nvfp4(const void *row, size_t cols, void *values, float *scales, float *starts)
+{
+    const char *at = row;
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b += WORD_BLOCKS, at += 2 * NVFP4_BYTES) {
+        size_t left = cols / PJ_Q8_BLOCK - b, some = left < WORD_BLOCKS ? left : WORD_BLOCKS;
+        __builtin_prefetch(at + UNPACK_AHEAD);
+        unpack_nvfp4_group(at, some / 2, (char *)values + b * 64, scales + b, starts + b);
+    }
+}
+
+/* Sixteen codes less their offset, times their scale: 4096 at most. */
+INLINE __m256i sixteen_words(__m128i codes, int offset, int scale)
+{
+    __m256i words = _mm256_cvtepu8_epi16(codes);
+    words = _mm256_sub_epi16(words, _mm256_set1_epi16((short)offset));
+    return _mm256_mullo_epi16(words, _mm256_set1_epi16((short)scale));
+}
+
+INLINE __m256i store_sixteens(char *to, __m256i codes, int offset, int first, int second,
+                              __m256i start)
+{
+    codes = order_words(codes);
+    __m256i low = sixteen_words(_mm256_castsi256_si128(codes), offset, first);
+    __m256i high = sixteen_words(_mm256_extracti128_si256(codes, 1), offset, second);
+    return store_words(to + 32, high, store_words(to, low, start));
+}
+
+/* The sixteen scales of a block of a type without minima, and what one of them is. */
+INLINE __m128i sixteen_scales(pj_dtype type, const char *at, float *unit)
+{
+    if (is_book(type)) return book_scales(type, at, unit);
+    *unit = _cvtsh_ss(pj_load_u16(at + (type == PJ_Q3_K ? 108 : 208)));
+    if (type == PJ_Q3_K) return k_q3_scales(at);
+    return _mm_loadu_si128((const __m128i *)(const void *)(at + 192));
+}
+
+/* Types of blocks of 256 with sixteen scales: integers as they are stored. */
 INLINE void unpack_sixteen(pj_dtype type, const void *row, size_t cols, char *to, float *scales,
                            float *starts)
 {
     const char *at = row;
     const size_t bytes = pj_blocks_k_bytes(type);
     for (size_t b = 0; b < cols / K_COLUMNS; b++, at += bytes) {
-        char each[16];
+        int8_t each[16];
+        float unit;
         for (size_t line = 0; line < bytes; line += 64)
             __builtin_prefetch(at + UNPACK_AHEAD + line);
-        if (type == PJ_Q3_K)
-            _mm_storeu_si128((__m128i *)(void *)each, k_q3_scales(at));
-        else
-            memcpy(each, at + 192, sizeof each);
+        _mm_storeu_si128((__m128i *)(void *)each, sixteen_scales(type, at, &unit));
         UNROLL for (int half = 0; half < 2; half++)
         {
             __m256i start = _mm256_setzero_si256();
-            UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64)
-            {
-                __m256i codes = order_words(k_codes(type, at, p));
-                __m256i low = sixteen_words(type, _mm256_castsi256_si128(codes), each[2 * p]);
-                __m256i high =
-                    sixteen_words(type, _mm256_extracti128_si256(codes, 1), each[2 * p + 1]);
-                start = store_words(to, low, start);
-                start = store_words(to + 32, high, start);
-            }
-            scales[8 * b + 4 * (size_t)half] =
-                _cvtsh_ss(pj_load_u16(at + (type == PJ_Q3_K ? 108 : 208)));
+            UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64) start =
+                store_sixteens(to, k_codes(type, at, p), k_offset(type), each[2 * p],
+                               each[2 * p + 1], start);
+            scales[8 * b + 4 * (size_t)half] = unit;
             store_start(starts + 8 * b + 4 * half, start);
         }
     }
 }
 
-static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *starts)
-{
-    unpack_sixteen(PJ_Q6_K, row, cols, values, scales, starts);
-}
+#define UNPACK_SIXTEEN(name, type)                                                       \
+    static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
+                              float *starts)                                             \
+    {                                                                                    \
+        unpack_sixteen(PJ_##type, row, cols, values, scales, starts);                    \
+    }
+UNPACK_SIXTEEN(q3_k, Q3_K)
+UNPACK_SIXTEEN(q6_k, Q6_K)
+UNPACK_SIXTEEN(iq1_s, IQ1_S)
+UNPACK_SIXTEEN(iq1_m, IQ1_M)
+UNPACK_SIXTEEN(iq2_xxs, IQ2_XXS)
+UNPACK_SIXTEEN(iq2_xs, IQ2_XS)
+UNPACK_SIXTEEN(iq2_s, IQ2_S)
+UNPACK_SIXTEEN(iq3_xxs, IQ3_XXS)
+UNPACK_SIXTEEN(iq3_s, IQ3_S)
+UNPACK_SIXTEEN(tq1_0, TQ1_0)
+UNPACK_SIXTEEN(tq2_0, TQ2_0)
 
-static void unpack_q3_k(const void *row, size_t cols, void *values, float *scales, float *starts)
+/* A block, of 128 columns, has one scale: words are 1 and -1. */
+static void unpack_q1_0(const void *row, size_t cols, void *values, float *scales, float *starts)
 {
-    unpack_sixteen(PJ_Q3_K, row, cols, values, scales, starts);
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b += WORD_BLOCKS, at += Q1_0_BYTES) {
+        __m256i start = _mm256_setzero_si256();
+        __builtin_prefetch(at + UNPACK_AHEAD);
+        UNROLL for (int p = 0; p < WORD_BLOCKS; p++, to += 64) start =
+            store_sixteens(to, book_q1_0(at + 2 + 4 * p), 1, 1, 1, start);
+        scales[b] = _cvtsh_ss(pj_load_u16(at));
+        store_start(starts + b, start);
+    }
 }
 
 /* Half a block of Q2_K: values rise or fall evenly from less the minimum, so that the first or the
@@ -409,17 +480,6 @@ UNPACK_CODES(q5_1, Q5_1, true)
 UNPACK_CODES(iq4_nl, IQ4_NL, false)
 UNPACK_CODES(mxfp4, MXFP4, false)
 UNPACK_CODES(iq4_xs, IQ4_XS, false)
-UNPACK_CODES(iq1_s, IQ1_S, false)
-UNPACK_CODES(iq1_m, IQ1_M, false)
-UNPACK_CODES(iq2_xxs, IQ2_XXS, false)
-UNPACK_CODES(iq2_xs, IQ2_XS, false)
-UNPACK_CODES(iq2_s, IQ2_S, false)
-UNPACK_CODES(iq3_xxs, IQ3_XXS, false)
-UNPACK_CODES(iq3_s, IQ3_S, false)
-UNPACK_CODES(tq1_0, TQ1_0, false)
-UNPACK_CODES(tq2_0, TQ2_0, false)
-UNPACK_CODES(nvfp4, NVFP4, false)
-UNPACK_CODES(q1_0, Q1_0, false)
 
 /* ---- products --------------------------------------------------------------------------- */
 

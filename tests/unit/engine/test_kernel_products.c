@@ -182,7 +182,7 @@ static void product(const pj_kernels *k, const product_case *c)
                       c->type == PJ_IQ1_M || c->type == PJ_NVFP4;
     bool minima = c->type == PJ_Q4_K || c->type == PJ_Q5_K;
     bool uneven = c->type == PJ_Q6_K && c->neighbour != 1;
-    bool anew = form == PJ_FORM_Q8 ? minima || uneven || two_scales : words && two_scales;
+    bool anew = form == PJ_FORM_Q8 && (minima || uneven || two_scales);
     if (is_streamed(k, c->type, c->tokens)) anew = false;
     bool to_bf16 = form == PJ_FORM_BF16 && c->type != PJ_BF16; /* weights are rounded too */
     double slack = anew                    ? (minima ? 2e-3 : 6e-3)
