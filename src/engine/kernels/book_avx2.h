@@ -18,74 +18,99 @@ INLINE __m256i book_mask(uint32_t bits)
     return _mm256_cmpeq_epi8(_mm256_and_si256(spread, each), each);
 }
 
-INLINE __m256i book_signed(const uint64_t w[4], uint32_t signs)
+INLINE __m128d book_two(const uint64_t *a, const uint64_t *b)
 {
-    __m256i levels =
-        _mm256_set_epi64x((long long)w[3], (long long)w[2], (long long)w[1], (long long)w[0]);
-    __m256i negative = book_mask(signs);
-    levels = _mm256_sub_epi8(_mm256_xor_si256(levels, negative), negative);
-    return _mm256_add_epi8(levels, _mm256_set1_epi8(BOOK_SIGNED));
+    __m128d low = _mm_castsi128_pd(_mm_loadl_epi64((const __m128i *)(const void *)a));
+    return _mm_loadh_pd(low, (const double *)(const void *)b);
 }
 
-INLINE uint64_t book_two(const uint32_t *table, unsigned first, unsigned second)
+/* Four entries of eight columns. Loaded straight into halves of vectors: by way of an array, which
+ * compilers would store, each would wait for its stores. */
+INLINE __m256i book_join(const uint64_t *table, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
-    return table[first] | (uint64_t)table[second] << 32;
+    return _mm256_castpd_si256(_mm256_set_m128d(book_two(table + c, table + d),
+                                                book_two(table + a, table + b)));
 }
 
-INLINE __m256i book_iq2(pj_dtype type, const uint8_t *at, const int p)
+/* Signs, 1 or -1, by a bit each. */
+INLINE __m256i book_signs(const uint8_t *bits)
+{
+    return _mm256_or_si256(book_mask(pj_blocks_u32(bits)), _mm256_set1_epi8(1));
+}
+
+/* Signs by seven bits for each eight columns. */
+INLINE __m256i book_seven_signs(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+    return book_join(book_levels->signs, a & 127, b & 127, c & 127, d & 127);
+}
+
+INLINE __m256i book_28_signs(const uint8_t *at)
+{
+    uint64_t bits = pj_blocks_u32(at);
+    return book_seven_signs(bits, bits >> 7, bits >> 14, bits >> 21);
+}
+
+INLINE __m256i book_iq2(pj_dtype type, const uint8_t *at, const int p, __m256i *signs)
 {
     const uint8_t *part = at + 2 + (type == PJ_IQ2_S ? 4 : 8) * p;
-    uint32_t signs;
-    uint64_t w[4], sevens = 0;
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        unsigned word = pj_load_u16(part + 2 * i);
-        if (type == PJ_IQ2_XXS)
-            w[i] = book_levels->iq2_xxs[part[i]];
-        else if (type == PJ_IQ2_XS)
-            w[i] = book_levels->iq2_xs[word & 511];
-        else
-            w[i] = book_levels->iq2_s[part[i] | (at[66 + p] >> 2 * i & 3) << 8];
-    }
-    if (type == PJ_IQ2_XXS) sevens = book_sevens(pj_blocks_u32(part + 4));
     if (type == PJ_IQ2_XS) {
-        __m128i words = _mm_srli_epi16(_mm_loadl_epi64((const __m128i *)(const void *)part), 9);
-        sevens = (uint32_t)_mm_cvtsi128_si32(_mm_packus_epi16(words, words));
+        /* at once: GCC spills words of 16 bits and loads more */
+        uint64_t four;
+        memcpy(&four, part, sizeof four);
+        *signs = book_seven_signs(four >> 9, four >> 25, four >> 41, four >> 57);
+        return book_join(book_levels->iq2_xs, four & 511, four >> 16 & 511, four >> 32 & 511,
+                         four >> 48 & 511);
     }
-    signs = type == PJ_IQ2_S ? pj_blocks_u32(at + 34 + 4 * p) : (uint32_t)book_eighth_signs(sevens);
-    return book_signed(w, signs);
+    if (type == PJ_IQ2_XXS) {
+        *signs = book_28_signs(part + 4);
+        return book_join(book_levels->iq2_xxs, part[0], part[1], part[2], part[3]);
+    }
+    uint64_t high = at[66 + p];
+    *signs = book_signs(at + 34 + 4 * p);
+    return book_join(book_levels->iq2_s, part[0] | (high << 8 & 0x300),
+                     part[1] | (high << 6 & 0x300), part[2] | (high << 4 & 0x300),
+                     part[3] | (high << 2 & 0x300));
 }
 
-INLINE __m256i book_iq3(pj_dtype type, const uint8_t *at, const int p)
+/* Eight entries of four columns. */
+INLINE __m256i book_fours(const uint32_t *table, const uint64_t n[8])
+{
+    __m128i half[2];
+    UNROLL for (int i = 0; i < 2; i++)
+    {
+        const uint64_t *four = n + 4 * i;
+        half[i] = _mm_cvtsi32_si128((int)table[four[0]]);
+        half[i] = _mm_insert_epi32(half[i], (int)table[four[1]], 1);
+        half[i] = _mm_insert_epi32(half[i], (int)table[four[2]], 2);
+        half[i] = _mm_insert_epi32(half[i], (int)table[four[3]], 3);
+    }
+    return _mm256_set_m128i(half[1], half[0]);
+}
+
+INLINE __m256i book_iq3(pj_dtype type, const uint8_t *at, const int p, __m256i *signs)
 {
     const uint8_t *part = at + 2 + 8 * p;
-    uint64_t w[4];
-    if (type == PJ_IQ3_XXS) {
-        UNROLL for (int i = 0; i < 4; i++) w[i] =
-            book_two(book_levels->iq3_xxs, part[2 * i], part[2 * i + 1]);
-        uint64_t sevens = book_sevens(pj_blocks_u32(at + 66 + 4 * p));
-        return book_signed(w, (uint32_t)book_eighth_signs(sevens));
-    }
-    unsigned ninth = (unsigned)at[66 + p] << 8;
-    UNROLL for (int i = 0; i < 4; i++) w[i] =
-        book_two(book_levels->iq3_s, part[2 * i] | (ninth >> 2 * i & 256),
-                 part[2 * i + 1] | (ninth >> (2 * i + 1) & 256));
-    return book_signed(w, pj_blocks_u32(at + 74 + 4 * p));
+    uint64_t n[8], ninth = at[66 + p];
+    UNROLL for (int i = 0; i < 8; i++) n[i] =
+        part[i] | (type == PJ_IQ3_S ? ninth << (8 - i) & 256 : 0);
+    *signs = type == PJ_IQ3_S ? book_signs(at + 74 + 4 * p) : book_28_signs(at + 66 + 4 * p);
+    return book_fours(type == PJ_IQ3_S ? book_levels->iq3_s : book_levels->iq3_xxs, n);
 }
 
 INLINE __m256i book_iq1(pj_dtype type, const uint8_t *at, const int p)
 {
     const bool m = type == PJ_IQ1_M;
     const uint8_t *entries = at + (m ? 0 : 2) + 4 * p;
-    unsigned rest = pj_load_u16(at + (m ? 32 : 34) + 2 * p);
-    uint64_t w[4];
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        uint64_t up = ~rest >> (m ? 4 * i + 3 : 15) & 1;
-        w[i] = book_levels->iq1[entries[i] | (rest >> (m ? 4 : 3) * i & 7) << 8];
-        w[i] += up * 0x0202020202020202;
-    }
-    return _mm256_set_epi64x((long long)w[3], (long long)w[2], (long long)w[1], (long long)w[0]);
+    uint64_t rest = pj_load_u16(at + (m ? 32 : 34) + 2 * p);
+    const __m256i less = m ? _mm256_setr_epi64x(0x0008000800080008, 0x0080008000800080,
+                                                0x0800080008000800, (long long)0x8000800080008000)
+                           : _mm256_set1_epi16((short)0x8000);
+    uint64_t n[4];
+    UNROLL for (int i = 0; i < 4; i++) n[i] = entries[i] | (rest >> (m ? 4 : 3) * i & 7) << 8;
+    __m256i codes = book_join(book_levels->iq1, n[0], n[1], n[2], n[3]);
+    __m256i up = _mm256_and_si256(_mm256_set1_epi16((short)rest), less);
+    up = _mm256_cmpeq_epi16(up, _mm256_setzero_si256());
+    return _mm256_add_epi8(codes, _mm256_and_si256(up, _mm256_set1_epi8(2)));
 }
 
 /* Digits of bytes that are fractions in base 3; powers, per word: of the byte's digit. */
@@ -118,21 +143,21 @@ INLINE __m256i book_tq1_0(const uint8_t *at, const int p)
         _mm256_set_m128i(_mm_setr_epi16(1, 1, 3, 3, 9, 9, 27, 27), _mm_set1_epi16(81)));
 }
 
-/* Part p of a block. */
-BOOK_INLINE __m256i book_codes(pj_dtype type, const char *block, const int p)
+/* Part p of a block; signs, 1 or -1, only of types that have them. */
+BOOK_INLINE __m256i book_codes(pj_dtype type, const char *block, const int p, __m256i *signs)
 {
     const uint8_t *at = (const uint8_t *)block;
     switch (type) {
     case PJ_IQ1_S:
     case PJ_IQ1_M: return book_iq1(type, at, p);
     case PJ_IQ3_XXS:
-    case PJ_IQ3_S: return book_iq3(type, at, p);
+    case PJ_IQ3_S: return book_iq3(type, at, p, signs);
     case PJ_TQ1_0: return book_tq1_0(at, p);
     case PJ_TQ2_0: {
         __m256i bytes = _mm256_loadu_si256((const __m256i *)(const void *)(at + p / 4 * 32));
         return _mm256_and_si256(_mm256_srli_epi16(bytes, p % 4 * 2), _mm256_set1_epi8(3));
     }
-    default: return book_iq2(type, at, p);
+    default: return book_iq2(type, at, p, signs);
     }
 }
 

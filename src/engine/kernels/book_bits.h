@@ -35,6 +35,12 @@ INLINE bool is_book(pj_dtype type)
     return type >= PJ_IQ1_S && type <= PJ_TQ2_0;
 }
 
+/* Entries are levels, with signs apart. */
+INLINE bool book_has_signs(pj_dtype type)
+{
+    return is_book(type) && book_offset(type) == BOOK_SIGNED;
+}
+
 /* The eighth of each byte's bits is the parity of the others. */
 INLINE uint64_t book_eighth_signs(uint64_t sevens)
 {

@@ -86,6 +86,7 @@ static void fill_levels(void)
     for (int i = 0; i < 2048; i++) levels.iq1[i] = spread_pairs(pj_book_iq1[i]) * 8;
     for (int i = 0; i < 256; i++) levels.iq3_xxs[i] = levels_of_three(pj_book_iq3_xxs[i]);
     for (int i = 0; i < 512; i++) levels.iq3_s[i] = odd_levels(pj_book_iq3_s[i]);
+    for (unsigned i = 0; i < 128; i++) levels.signs[i] = negate(ones, eighth_sign(i));
 }
 
 const pj_book_levels *pj_codebook_levels(void)

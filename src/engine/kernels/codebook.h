@@ -35,9 +35,10 @@ enum { PJ_BOOK_VALUES = 256, PJ_BOOK_SCALES = 16 };
 extern const uint16_t pj_book_iq2_xxs[256], pj_book_iq2_xs[512], pj_book_iq2_s[1024],
     pj_book_iq3_xxs[256], pj_book_iq3_s[512], pj_book_iq1[2048];
 
-/* Entries with a byte per value: levels of IQ2 and IQ3, and 8 for each step of IQ1. */
+/* Entries with a byte per value: levels of IQ2 and IQ3, and 8 for each step of IQ1. Signs, 1 or -1,
+ * of seven bits and their parity. */
 typedef struct pj_book_levels {
-    uint64_t iq2_xxs[256], iq2_xs[512], iq2_s[1024], iq1[2048];
+    uint64_t iq2_xxs[256], iq2_xs[512], iq2_s[1024], iq1[2048], signs[128];
     uint32_t iq3_xxs[256], iq3_s[512];
 } pj_book_levels;
 

@@ -199,7 +199,7 @@ static void unpack_q4_k(const void *row, size_t cols, void *values, float *scale
         k_load_header(at, &header);
         k_float_header(&header, scales + 8 * b, minima + 8 * b);
         UNROLL for (int p = 0; p < K_PARTS; p++)
-            _mm256_storeu_si256((__m256i *)(void *)(to + 32 * p), k_codes(PJ_Q4_K, at, p));
+            _mm256_storeu_si256((__m256i *)(void *)(to + 32 * p), k_codes(PJ_Q4_K, at, p, NULL));
     }
 }
 

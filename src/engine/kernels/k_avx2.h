@@ -58,7 +58,7 @@ INLINE void k_load_header(const char *at, k_header *h)
  * factor of the sums that they are multiplied with. */
 INLINE char k_offset(pj_dtype type)
 {
-    if (is_book(type)) return (char)book_offset(type);
+    if (is_book(type)) return (char)(book_has_signs(type) ? 0 : book_offset(type));
     return type == PJ_Q6_K ? 32 : type == PJ_Q3_K ? 4 : 1;
 }
 
@@ -132,11 +132,11 @@ INLINE __m256i k_pairs(pj_dtype type, const char *at, const int p)
     return _mm256_or_si256(codes, _mm256_and_si256(third, _mm256_set1_epi8(4)));
 }
 
-/* Codes of 32 columns, part p of a block. */
-INLINE __m256i k_codes(pj_dtype type, const char *at, const int p)
+/* Codes of 32 columns, part p of a block, and their signs, of types that have them. */
+INLINE __m256i k_codes(pj_dtype type, const char *at, const int p, __m256i *signs)
 {
     const __m256i nibble = _mm256_set1_epi8(15);
-    if (is_book(type)) return book_codes(type, at, p);
+    if (is_book(type)) return book_codes(type, at, p, signs);
     if (type == PJ_Q2_K || type == PJ_Q3_K) return k_pairs(type, at, p);
     if (type == PJ_Q6_K) {
         const int half = p / 4, quarter = p % 4;
@@ -166,6 +166,7 @@ INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scale
     x->codes = codes;
     x->scales[0] = scales[0];
     x->scales[1] = scales[4];
+    if (!k_offset(type)) return;
     if (!k_has_minima(type)) {
         UNROLL for (int p = 0; p < K_PARTS; p++) x->offsets[p] =
             _mm256_maddubs_epi16(_mm256_set1_epi8(k_offset(type)), k_load(codes + 32 * p));
@@ -189,16 +190,18 @@ INLINE void k_add_block(pj_dtype type, const char *at, const k_inputs *x, __m256
         UNROLL for (size_t t = 0; t < T; t++) sums[t] = lows[t] = _mm256_setzero_si256();
         UNROLL for (int p = 4 * h; p < 4 * h + 4; p++)
         {
-            __m256i codes = k_codes(type, at, p);
+            __m256i signs, codes = k_codes(type, at, p, &signs);
             __m256i word = _mm256_set1_epi16((short)(2 * p | (2 * p + 1) << 8));
             __m256i scale = _mm256_shuffle_epi8(header.scales, word);
             __m256i low = _mm256_shuffle_epi8(header.lows, word);
             UNROLL for (size_t t = 0; t < T; t++)
             {
-                __m256i pairs = _mm256_maddubs_epi16(codes, k_load(x[t].codes + 32 * p));
+                __m256i columns = k_load(x[t].codes + 32 * p);
+                if (book_has_signs(type)) columns = _mm256_sign_epi8(columns, signs);
+                __m256i pairs = _mm256_maddubs_epi16(codes, columns);
                 if (type == PJ_Q2_K)
                     lows[t] = _mm256_add_epi32(lows[t], _mm256_madd_epi16(x[t].offsets[p], low));
-                else if (!k_has_minima(type))
+                else if (k_offset(type) && !k_has_minima(type))
                     pairs = _mm256_sub_epi16(pairs, x[t].offsets[p]);
                 sums[t] = _mm256_add_epi32(sums[t], _mm256_madd_epi16(pairs, scale));
             }

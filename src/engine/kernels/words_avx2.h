@@ -220,7 +220,7 @@ INLINE void unpack_q5_k_half(const char *at, const float *each, const float *min
     __m256i start = _mm256_setzero_si256();
     UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64)
     {
-        __m256i codes = order_words(k_codes(PJ_Q5_K, at, p));
+        __m256i codes = order_words(k_codes(PJ_Q5_K, at, p, NULL));
         __m256 times = _mm256_set1_ps(each[p] * scale.inverse);
         __m256 less = _mm256_set1_ps(minima[p] * scale.inverse);
         start = store_words(to, float_words(_mm256_castsi256_si128(codes), times, less), start);
@@ -284,7 +284,7 @@ static void unpack_nvfp4(const void *row, size_t cols, void *values, float *scal
 /* Sixteen codes less their offset, times their scale: 4096 at most. */
 INLINE __m256i sixteen_words(__m128i codes, int offset, int scale)
 {
-    __m256i words = _mm256_cvtepu8_epi16(codes);
+    __m256i words = _mm256_cvtepi8_epi16(codes);
     words = _mm256_sub_epi16(words, _mm256_set1_epi16((short)offset));
     return _mm256_mullo_epi16(words, _mm256_set1_epi16((short)scale));
 }
@@ -322,9 +322,13 @@ INLINE void unpack_sixteen(pj_dtype type, const void *row, size_t cols, char *to
         UNROLL for (int half = 0; half < 2; half++)
         {
             __m256i start = _mm256_setzero_si256();
-            UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64) start =
-                store_sixteens(to, k_codes(type, at, p), k_offset(type), each[2 * p],
-                               each[2 * p + 1], start);
+            UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64)
+            {
+                __m256i signs, codes = k_codes(type, at, p, &signs);
+                if (book_has_signs(type)) codes = _mm256_sign_epi8(codes, signs);
+                start = store_sixteens(to, codes, k_offset(type), each[2 * p], each[2 * p + 1],
+                                       start);
+            }
             scales[8 * b + 4 * (size_t)half] = unit;
             store_start(starts + 8 * b + 4 * half, start);
         }
@@ -380,7 +384,7 @@ INLINE void unpack_q2_k_half(const char *at, const int half, char *to, float *sc
     __m256i start = _mm256_setzero_si256();
     UNROLL for (int p = 0; p < 4; p++, to += 64)
     {
-        __m256i codes = order_words(k_codes(PJ_Q2_K, at, 4 * half + p));
+        __m256i codes = order_words(k_codes(PJ_Q2_K, at, 4 * half + p, NULL));
         UNROLL for (int i = 0; i < 2; i++)
         {
             __m128i some = i ? _mm256_extracti128_si256(codes, 1) : _mm256_castsi256_si128(codes);
