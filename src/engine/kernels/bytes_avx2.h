@@ -20,7 +20,9 @@ INLINE size_t byte_blocks(pj_dtype type)
 /* Where block `b` begins; Q1_0: its block of 128. */
 INLINE size_t byte_place(pj_dtype type, size_t b)
 {
-    return type == PJ_NVFP4 ? b / 2 * NVFP4_BYTES : type == PJ_Q1_0 ? b / 4 * Q1_0_BYTES : b * Q8_BYTES;
+    return type == PJ_NVFP4  ? b / 2 * NVFP4_BYTES
+           : type == PJ_Q1_0 ? b / 4 * Q1_0_BYTES
+                             : b * Q8_BYTES;
 }
 
 /* What codes are above the values. */
@@ -68,8 +70,7 @@ INLINE __m256 byte_x_scales(pj_dtype type, const float *x_scales)
 /* The scales of row s and block h of a step in the lanes of its sums. */
 INLINE __m256 byte_spread(pj_dtype type, const __m256 scales[2], size_t s, size_t h)
 {
-    if (type == PJ_Q8_0)
-        return _mm256_permutevar8x32_ps(scales[0], _mm256_set1_epi32((int)s));
+    if (type == PJ_Q8_0) return _mm256_permutevar8x32_ps(scales[0], _mm256_set1_epi32((int)s));
     int first = (int)(s % 2 * 4 + 2 * h), second = first + 1;
     return _mm256_permutevar8x32_ps(
         scales[s / 2],

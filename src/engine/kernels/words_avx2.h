@@ -326,8 +326,8 @@ INLINE void unpack_sixteen(pj_dtype type, const void *row, size_t cols, char *to
             {
                 __m256i signs, codes = k_codes(type, at, p, &signs);
                 if (book_has_signs(type)) codes = _mm256_sign_epi8(codes, signs);
-                start = store_sixteens(to, codes, k_offset(type), each[2 * p], each[2 * p + 1],
-                                       start);
+                start =
+                    store_sixteens(to, codes, k_offset(type), each[2 * p], each[2 * p + 1], start);
             }
             scales[8 * b + 4 * (size_t)half] = unit;
             store_start(starts + 8 * b + 4 * half, start);
