@@ -88,7 +88,7 @@ INLINE __m256i byte_codes(pj_dtype type, const char *at, size_t b, size_t h)
     return book_nvfp4(at + 4 + 16 * h, _mm_add_epi8(book_nvfp4_levels(), offset));
 }
 
-/* Four products summed per lane. */
+/* Four products summed per lane: |w| times x with w's sign, which cannot overflow. */
 INLINE __m256i multiply_signed(__m256i w, __m256i x)
 {
     __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));

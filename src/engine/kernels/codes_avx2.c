@@ -1,9 +1,8 @@
 /* Weights in codes of up to 8 bits with AVX2's products of unsigned and signed bytes, which add
- * neighbouring pairs in 16 bits. For few tokens, signed weights are multiplied as |w| times x with
- * w's sign, which cannot overflow; types with nibbles are in lanes_avx2.h, those with blocks of 256
- * in k_avx2.h. Many tokens: nibbles stay unsigned, small enough that a block's sixteen products per
- * lane fit 16 bits, and their offset is removed with the activations' block sums; weights of more
- * than four bits are in words_avx2.h. */
+ * neighbouring pairs in 16 bits. Few tokens are in bytes_avx2.h, types with nibbles in
+ * lanes_avx2.h, those with blocks of 256 in k_avx2.h. Many tokens: nibbles stay unsigned, small
+ * enough that a block's sixteen products per lane fit 16 bits, and their offset is removed with the
+ * activations' block sums; weights of more than four bits are in words_avx2.h. */
 #include "engine/kernels/bytes_avx2.h"
 #include "engine/kernels/codes.h"
 #include "engine/kernels/k_avx2.h"

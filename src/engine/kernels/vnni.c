@@ -397,7 +397,6 @@ static double peak(size_t rounds)
 /* ----------------------------------------------------------------------------------------- */
 
 #define TYPE(type, tile) FORM_TYPE(by_##type, type, Q8, dot_##type, tile, NULL, &stream_by_##type)
-#define BOOK_TYPE(type)  FORM_TYPE(by_##type, type, Q8, dot_unpacked, tile, NULL, NULL)
 /* One scale per 16 columns of weights: their codes are rounded again for tiles, so that those read
  * activations as exactly as they can. */
 #define NARROW_TYPE(type)                                                  \
