@@ -409,6 +409,7 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
         pj_tile tile = {.x = (const char *)x->values + (token * padded + col * width) * bytes,
                         .cols = smaller(b->kernels->stretch, b->cols - at),
                         .vectors = width / b->form->lanes,
+                        .half = tokens <= b->form->lanes / 2,
                         .add = col > 0};
         if (has_codes(x->form)) {
             tile.x_scales = x->scales + token * blocks + col / PJ_Q8_BLOCK * width;

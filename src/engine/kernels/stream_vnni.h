@@ -222,127 +222,15 @@ INLINE void stream_unpack(pj_dtype type, const char *at, size_t blocks, stream_c
 
 /* ---- products --------------------------------------------------------------------------- */
 
-/* A block of the panel, or half of one. */
-typedef struct stream_inputs {
-    const char *x;                 /* of the block */
-    size_t from, to;               /* groups of four columns */
-    __m512i start[STREAM_VECTORS]; /* what sums of products start from */
-    __m512 scales[STREAM_VECTORS];
-    __m512 sums[STREAM_VECTORS]; /* negative, of values */
-} stream_inputs;
-
-/* The sum of the codes' products with an offset, negative. */
-INLINE __m512i stream_offset(const stream_inputs *in, int offset, size_t v, const size_t V)
+INLINE __m256i four_codes_half(const char *at)
 {
-    __m512i sum = _mm512_setzero_si512();
-    UNROLL for (size_t g = in->from; g < in->to; g++) sum = _mm512_dpbusd_epi32(
-        sum, _mm512_set1_epi8((char)offset), _mm512_loadu_si512(in->x + (g * V + v) * 64));
-    return _mm512_sub_epi32(_mm512_setzero_si512(), sum);
+    return _mm512_castsi512_si256(four_codes(at));
 }
 
-INLINE void stream_start(pj_dtype type, const pj_tile *t, size_t at, stream_inputs *in,
-                         const size_t V)
-{
-    const stream_layout l = stream_layout_of(type);
-    in->x = (const char *)t->x + at * V * 512;
-    UNROLL for (size_t v = 0; v < V; v++)
-    {
-        __m512i sums = _mm512_loadu_si512(t->x_sums + (at * V + v) * 16);
-        const int shift = l.offset == 128 ? 0 : l.offset == 16 ? 3 : l.offset == 8 ? 4 : 7;
-        in->scales[v] = _mm512_loadu_ps(t->x_scales + (at * V + v) * 16);
-        if (l.halves) sums = stream_offset(in, l.minima ? 1 : l.offset, v, V);
-        in->start[v] = l.minima   ? _mm512_setzero_si512()
-                       : l.halves ? sums
-                                  : _mm512_srai_epi32(sums, shift);
-        if (!l.minima) continue;
-        in->sums[v] = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), in->scales[v]);
-        if (!l.halves)
-            in->sums[v] =
-                _mm512_mul_ps(in->sums[v], _mm512_set1_ps((float)l.minima / PJ_Q8_OFFSET));
-    }
-}
-
-/* Block `b` of R rows' codes; `scale`: of a row's scales. */
-INLINE void stream_multiply(const stream_inputs *in, const stream_codes *w, size_t b, size_t scale,
-                            const bool minima, __m512 sums[STREAM_ROWS][STREAM_VECTORS],
-                            const size_t R, const size_t V)
-{
-    __m512i whole[STREAM_ROWS][STREAM_VECTORS];
-    UNROLL for (size_t r = 0; r < R; r++) UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
-        in->start[v];
-    UNROLL for (size_t g = in->from; g < in->to; g++)
-    {
-        __m512i panel[STREAM_VECTORS];
-        UNROLL for (size_t v = 0; v < V; v++) panel[v] =
-            _mm512_loadu_si512(in->x + (g * V + v) * 64);
-        UNROLL for (size_t r = 0; r < R; r++)
-        {
-            __m512i codes = four_codes(w->codes[r] + b * 32 + g * 4);
-            UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
-                _mm512_dpbusd_epi32(whole[r][v], codes, panel[v]);
-        }
-    }
-    UNROLL for (size_t r = 0; r < R; r++) UNROLL for (size_t v = 0; v < V; v++)
-    {
-        __m512 both = _mm512_mul_ps(in->scales[v], _mm512_set1_ps(w->scales[r][scale]));
-        sums[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole[r][v]), both, sums[r][v]);
-        if (minima)
-            sums[r][v] =
-                _mm512_fmadd_ps(in->sums[v], _mm512_set1_ps(w->minima[r][scale]), sums[r][v]);
-    }
-}
-
-/* Block `b` of the current columns, which is block `at` of the panel. */
-INLINE void stream_block(pj_dtype type, const pj_tile *t, const stream_codes *w, size_t b,
-                         size_t at, __m512 sums[STREAM_ROWS][STREAM_VECTORS], const size_t R,
-                         const size_t V)
-{
-    const stream_layout l = stream_layout_of(type);
-    const size_t parts = l.halves ? 2 : 1;
-    UNROLL for (size_t i = 0; i < parts; i++)
-    {
-        stream_inputs in = {.from = 8 / parts * i, .to = 8 / parts * (i + 1)};
-        stream_start(type, t, at, &in, V);
-        stream_multiply(&in, w, b, parts * b + i, l.minima, sums, R, V);
-    }
-}
-
-/* `R` rows times `V` vectors. */
-INLINE void stream_of(pj_dtype type, const pj_tile *t, const size_t R, const size_t V)
-{
-    const size_t bytes = stream_layout_of(type).bytes;
-    stream_codes both[2], *now = &both[0], *next = &both[1];
-    const char *const *rows = (const char *const *)t->weights;
-    __m512 sums[STREAM_ROWS][STREAM_VECTORS];
-    UNROLL for (size_t r = 0; r < R; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
-        t->add ? _mm512_loadu_ps(t->c + r * PJ_TILE_MAX_TOKENS + v * 16) : _mm512_setzero_ps();
-    size_t left = t->cols / PJ_Q8_BLOCK, blocks = left < STREAM_BLOCKS ? left : STREAM_BLOCKS;
-    for (size_t r = 0; r < R; r++) stream_unpack(type, rows[r], blocks, now, r);
-    for (size_t at = 0, offset = bytes; left > 0; offset += bytes) {
-        size_t current = blocks;
-        left -= current;
-        blocks = left < STREAM_BLOCKS ? left : STREAM_BLOCKS;
-        for (size_t b = 0; b < current; b++, at++) {
-            if (b % (STREAM_BLOCKS / R) == 0) {
-                /* at the end those that the next tile begins with */
-                size_t r = b / (STREAM_BLOCKS / R);
-                const char *from = rows[r] + (blocks ? offset : 0);
-                UNROLL for (size_t line = 0; line < bytes; line += 64)
-                    __builtin_prefetch(from + line + t->stride * R, 0, 2);
-                /* all rows: only the last columns may have fewer blocks */
-                if (blocks == STREAM_BLOCKS)
-                    stream_unpack(type, from, STREAM_BLOCKS, next, r);
-                else if (blocks && stream_has_rest(type))
-                    stream_unpack(type, from, blocks, next, r);
-            }
-            stream_block(type, t, now, b, at, sums, R, V);
-        }
-        stream_codes *other = now;
-        now = next, next = other;
-    }
-    UNROLL for (size_t r = 0; r < R; r++) UNROLL for (size_t v = 0; v < V; v++)
-        _mm512_storeu_ps(t->c + r * PJ_TILE_MAX_TOKENS + v * 16, sums[r][v]);
-}
+#include "engine/kernels/stream_products.h"
+#define HALF
+#include "engine/kernels/stream_products.h"
+#undef HALF
 
 /* Four rows of a tile: as many as registers hold where there is more than one vector. */
 INLINE void stream_four(pj_dtype type, const pj_tile *t, size_t first)
@@ -358,6 +246,10 @@ INLINE void stream_four(pj_dtype type, const pj_tile *t, size_t first)
 
 INLINE void stream_tile(pj_dtype type, const pj_tile *t)
 {
+    if (t->half) {
+        stream_of_half(type, t, STREAM_ROWS, 1);
+        return;
+    }
     if (stream_layout_of(type).halves || t->vectors == 1) {
         stream_of(type, t, STREAM_ROWS, 1);
         return;

@@ -72,6 +72,7 @@ typedef struct pj_tile {
     const int32_t *x_sums;
     size_t cols;    /* of the stretch: a multiple of group (codes: of 32) */
     size_t vectors; /* of the panel */
+    bool half;      /* only the first half of its one vector's lanes are tokens */
     /* Start of data for later tiles: a kernel may prefetch its first byte with its first group of
      * columns, and `ahead_step` bytes further with every other group. */
     const char *ahead;
