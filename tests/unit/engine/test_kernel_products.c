@@ -219,7 +219,7 @@ static void product(const pj_kernels *k, const product_case *c)
 
 static void test_products(void **state)
 {
-    static const size_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 9, 16, 17, 31, 33, 48, 49, 97, 130};
+    static const size_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 31, 33, 48, 49, 97, 130};
     enum { SHAPES = PJ_SANITIZED ? 16 : 32, ROWS = PJ_SANITIZED ? 100 : 300 };
     FOR_SETS(k) for (int type = 0; type < PJ_DTYPE_COUNT; type++) for (int i = 0; i < SHAPES; i++)
     {
