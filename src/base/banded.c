@@ -11,13 +11,15 @@ bool pj_banded_cholesky(double *band, size_t n, size_t bands, double *log_det)
         size_t left = i < bands ? i : bands;
         for (size_t j = left; j > 0; j--) {
             const double *other = row - j * (bands + 1);
-            for (size_t k = left; k > j; k--) row[j] -= row[k] * other[k - j];
-            row[j] /= other[0];
+            double rest = row[j];
+            for (size_t k = left; k > j; k--) rest -= row[k] * other[k - j];
+            row[j] = rest / other[0];
         }
-        for (size_t k = left; k > 0; k--) row[0] -= row[k] * row[k];
-        if (!(row[0] > 0) || !isfinite(row[0])) return false;
-        log_sum += log(row[0]);
-        row[0] = sqrt(row[0]);
+        double pivot = row[0];
+        for (size_t k = left; k > 0; k--) pivot -= row[k] * row[k];
+        if (!(pivot > 0) || !isfinite(pivot)) return false;
+        log_sum += log(pivot);
+        row[0] = sqrt(pivot);
     }
     if (log_det) *log_det = log_sum;
     return true;

@@ -118,11 +118,12 @@ static void check_outcome(const outcome *got, const outcome *without, const outc
                  (int)want->steps);
 }
 
-static void check_proposals(const char *shape)
+/* With twelve seeds each chunk meets each number of tokens; with five both devices have run. */
+static void check_proposals(const char *shape, uint64_t seeds)
 {
     static const uint32_t chunks[] = {0, 4, 1};
     uint64_t accepted = 0;
-    for (uint64_t seed = 1; seed <= 12; seed++) {
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
         tiny_model m;
         outcome without, got, want;
         int32_t text[ALL];
@@ -144,23 +145,23 @@ static void check_proposals(const char *shape)
         pj_engine_close(plain);
         tiny_free(&m);
     }
-    assert_that(accepted, >, 2);
+    assert_that(accepted, >, seeds / 6);
 }
 
 static void proposals(void **state)
 {
     (void)state;
-    check_proposals("glm4-moe");
-    check_proposals("mimo");
-    check_proposals("deepseek-v3.2"); /* whose heads choose their own keys */
-    check_proposals("glm5");
+    check_proposals("glm4-moe", 12);
+    check_proposals("mimo", 5);
+    check_proposals("deepseek-v3.2", 5); /* whose heads choose their own keys */
+    check_proposals("glm5", 5);
 }
 
 /* Tokens that the target rejects leave no trace in its state. */
 static void proposals_to_a_recurrent_model(void **state)
 {
     (void)state;
-    check_proposals("qwen3.5");
+    check_proposals("qwen3.5", 12);
 }
 
 /* A copy as GGUF has the head's layer beyond the model's. */
