@@ -46,6 +46,8 @@ export interface How {
   /** Console errors that the test expects. */
   expected?: RegExp;
   scale?: number;
+  /** Loads the scripts, whatever was open before. */
+  fresh?: boolean;
 }
 
 /** Pages that a test has closed. The next one takes such a page: a new one would compile the scripts again, which is
@@ -82,7 +84,7 @@ export async function open(browser: Browser, url: string, how: How = {}): Promis
   page.on('console', (m) => {
     if (m.type() === 'error') note(`console: ${m.text()}`);
   });
-  await page.goto(url);
+  await (how.fresh ? page.goto(url) : turnTo(page, url));
   let closed = false;
   const close = async () => {
     if (closed) return;
@@ -94,22 +96,48 @@ export async function open(browser: Browser, url: string, how: How = {}): Promis
   return { page, context, problems, close };
 }
 
-/** Takes from a page what its test has brought: listeners, routes, what is stored, and what still runs: it is left at
- * a picture of the same server, because a page of another site would be another process. */
+/** Takes from a page what its test has brought: listeners, routes, what is stored, and what still runs. A page that
+ * shows nothing any more is kept as it is; any other is left at a picture of the same server, because a page of
+ * another site would be another process. */
 async function forget(page: Page): Promise<void> {
   page.removeAllListeners();
   await page.unrouteAll({ behavior: 'ignoreErrors' });
   await page.context().clearCookies();
   await page.context().setOffline(false);
-  await page
+  const rests = await page
     .evaluate(() => {
+      const { theme, ramp } = JSON.parse(localStorage.getItem('perjoule') ?? '{}');
       localStorage.clear();
       sessionStorage.clear();
+      const rest = window.__test?.rest as (() => void) | undefined;
+      if (!rest || (theme ?? 'auto') !== 'auto' || (ramp ?? 'viridis') !== 'viridis') return false;
+      rest();
+      return true;
     })
-    .catch(() => undefined); // a page without an origin stores nothing
+    .catch(() => false); // a page without an origin stores nothing
+  if (!rests) await blank(page);
+}
+
+async function blank(page: Page): Promise<void> {
   const url = page.url();
   if (url.startsWith('http')) await page.goto(new URL('/favicon.svg', url).href).catch(() => null);
 }
+
+/** Goes to an address as `page.goto` does; but what is stored is shown by the scripts that are loaded, whose loading is
+ * half of what a visit costs. (What is live is not: they remember it.) */
+export async function turnTo(page: Page, url: string): Promise<void> {
+  const { origin, search, searchParams } = new URL(url);
+  const shows =
+    page.url().startsWith(`${origin}/`) &&
+    STORED.has(searchParams.get('view') ?? '') &&
+    (await page.evaluate((query) => {
+      const again = window.__test?.again as ((query: string) => void) | undefined;
+      again?.(query);
+      return !!again;
+    }, search));
+  if (!shows) await page.goto(url);
+}
+const STORED = new Set(['analysis', 'history', 'compare']);
 
 /** A page address with the test hooks on. */
 export function at(base: string, query: Record<string, string> = {}): string {

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
-import { at } from './browser.ts';
+import { at, turnTo } from './browser.ts';
 import { chartHas } from './charts.ts';
 import { mj } from './energy.ts';
 import {
@@ -70,7 +70,7 @@ scenarios('every claim of an analysis holds', () => {
     const ops = page.locator('.details table.ops:not(.hottest) tbody tr');
     await ops.first().waitFor();
     const whole = await ops.first().innerText();
-    await page.goto(at(target.url, { view: 'analysis', run: runs[0], layer: '1' }));
+    await turnTo(page, at(target.url, { view: 'analysis', run: runs[0], layer: '1' }));
     await page.locator('.details').getByText('Of all components of layer 1').waitFor();
     await expect.poll(() => ops.first().innerText()).not.toBe(whole);
   });
@@ -84,7 +84,7 @@ scenarios('every claim of an analysis holds', () => {
       const mean = page.locator('.headline .figure', { hasText: 'Mean token' }).locator('dd');
       await expect.poll(async () => mj(await mean.innerText())).toBeGreaterThan(0);
       await expect.poll(async () => mj(await figure('mean'))).toBe(mj(await mean.innerText()));
-      await page.goto(at(cold.url, { view: 'history', run: run_id }));
+      await turnTo(page, at(cold.url, { view: 'history', run: run_id }));
       const detail = page.locator('aside.detail');
       await detail.getByText('Mean token').waitFor();
       expect(await detail.innerText()).not.toContain('Per output token');
@@ -119,7 +119,7 @@ scenarios('every claim of an analysis holds', () => {
         }),
       }),
     );
-    await page.goto(at(target.url, { view: 'analysis', run: runs[0] }));
+    await turnTo(page, at(target.url, { view: 'analysis', run: runs[0] }));
     await page.getByRole('heading', { name: 'Where the time went' }).waitFor();
     await page.getByText('its sensor readings do not cover it').waitFor();
     await chartHas(page, 'icicle', 'shown');
@@ -213,7 +213,7 @@ scenarios('every claim of an analysis holds', () => {
         ['treemap', { t: '0-100000' }],
         ['map', {}],
       ] as const) {
-        await page.goto(at(own.url, { view: 'analysis', pane, ...how }));
+        await turnTo(page, at(own.url, { view: 'analysis', pane, ...how }));
         await page.locator('#pane').getByText('exec reported no layers.').waitFor();
         await expect.poll(() => page.locator('[aria-busy=true]').count()).toBe(0);
       }
@@ -243,7 +243,7 @@ scenarios('every claim of an analysis holds', () => {
         }),
       }),
     );
-    await page.goto(at(target.url, { view: 'analysis', run: runs[0] }));
+    await turnTo(page, at(target.url, { view: 'analysis', run: runs[0] }));
     await chartHas(page, 'timeline', 'points');
     await page.locator('.canvas[aria-label^="Timeline"]').hover({ position: { x: 600, y: 80 } });
     await expect

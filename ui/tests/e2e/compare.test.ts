@@ -1,6 +1,6 @@
 // Compare: runs side by side, and which conclusions are shown.
 import { expect, test } from 'vitest';
-import { at } from './browser.ts';
+import { at, turnTo } from './browser.ts';
 import { pointAt } from './charts.ts';
 import { button, page, panel, query, runs, scenarios, target, urlHas, visit } from './stage.ts';
 import { generate } from './target.ts';
@@ -106,7 +106,7 @@ scenarios('Compare', () => {
       [90, true],
     ] as const) {
       planted = factor;
-      await page.goto(at(target.url, { view: 'compare', ids }));
+      await turnTo(page, at(target.url, { view: 'compare', ids }));
       await panel('Energy by token')
         .getByText(/by position/)
         .waitFor();
@@ -143,7 +143,7 @@ scenarios('Compare', () => {
     await visit({ view: 'compare' }, { width: 390, height: 844 });
     await page.locator('.choice', { hasText: '60 token ids' }).first().waitFor();
     expect(await wide()).toBeLessThanOrEqual(390);
-    await page.goto(at(target.url, { view: 'compare', ids: `${ids[0]},${runs[0]}` }));
+    await turnTo(page, at(target.url, { view: 'compare', ids: `${ids[0]},${runs[0]}` }));
     const settings = panel('Settings that differ');
     await settings.getByText(/^token ids 300,301/).waitFor();
     expect(await wide()).toBeLessThanOrEqual(390);

@@ -12,6 +12,7 @@ import {
   type Opened,
   open,
   sharedBrowser,
+  turnTo,
   until,
 } from './browser.ts';
 import { brush, chartHas } from './charts.ts';
@@ -220,10 +221,11 @@ describe.skipIf(why)('the page says what is so', () => {
     await expect.poll(async () => mj(await figure())).toBeGreaterThan(0);
     const token = mj(await figure());
     expect(token / tokens[quiet].energy_mj).toBeCloseTo(1, 1);
-    await page.goto(at(target.url, { view: 'analysis', run, token: number, layer: '1' }));
+    await turnTo(page, at(target.url, { view: 'analysis', run, token: number, layer: '1' }));
     await expect.poll(async () => mj(await figure())).toBeLessThan(token);
     const layer = mj(await figure());
-    await page.goto(
+    await turnTo(
+      page,
       at(target.url, { view: 'analysis', run, token: number, layer: '1', component: 'attention' }),
     );
     await expect.poll(async () => mj(await figure())).toBeLessThan(layer);
@@ -233,7 +235,7 @@ describe.skipIf(why)('the page says what is so', () => {
     expect(mj(await figure()) / cell.components[0].energy_mj).toBeCloseTo(1, 1);
     // The interval of the component over the whole run is not that of one cell.
     expect(await figure()).not.toContain('±');
-    await page.goto(at(target.url, { view: 'analysis', run, phase: 'decode', layer: '1' }));
+    await turnTo(page, at(target.url, { view: 'analysis', run, phase: 'decode', layer: '1' }));
     await expect.poll(async () => mj(await figure())).toBeGreaterThan(layer);
   });
 
@@ -251,7 +253,7 @@ describe.skipIf(why)('the page says what is so', () => {
     // A range of tokens: which part of the run they fill depends on how long the model took to load.
     const tokens = (await get<{ tokens: Token[] }>(`run/${run}/tokens`)).tokens;
     const t = `${tokens[10].start_ms}-${tokens[20].start_ms}`;
-    await page.goto(at(target.url, { view: 'analysis', run, t }));
+    await turnTo(page, at(target.url, { view: 'analysis', run, t }));
     await chartHas(page, 'icicle', 'shown');
     await expect.poll(value).toBeGreaterThan(0);
     await expect.poll(value).toBeLessThan(whole);
@@ -295,7 +297,7 @@ describe.skipIf(why)('the page says what is so', () => {
       await page.locator('[data-part=load]').waitFor();
       const mean = page.locator('.headline .figure', { hasText: 'Mean token' }).locator('dd');
       await expect.poll(async () => mj(await mean.innerText()) / perToken).toBeCloseTo(1, 1);
-      await page.goto(at(cold.url, { view: 'history' }));
+      await turnTo(page, at(cold.url, { view: 'history' }));
       // The list has the typical token, and says the mean beside it.
       const cell = page.locator('.runs tbody td[data-label="Typical token"]').first();
       const typical = s.joules_per_token_typical * 1000;
@@ -322,7 +324,7 @@ describe.skipIf(why)('the page says what is so', () => {
   test('9: Back undoes each choice and never leaves the page', async () => {
     await visit({ view: 'history' });
     await page.locator('.runs tbody tr').first().waitFor();
-    await page.goto(at(target.url, { view: 'analysis', run }));
+    await turnTo(page, at(target.url, { view: 'analysis', run }));
     await chartHas(page, 'timeline', 'points');
     await brush(page, '.canvas.time', 0.3, 0.6);
     await expect.poll(() => query().get('t')).not.toBe(null);
@@ -472,7 +474,7 @@ describe.skipIf(why)('the page says what is so', () => {
       if (said === 'cancelled') expect(stored).toMatch(/cancelled|gone/);
       else expect(stored).toMatch(/completed|cancelled/);
       if (stored === 'gone') continue;
-      await page.goto(at(target.url, { view: 'history', q: prompt }));
+      await turnTo(page, at(target.url, { view: 'history', q: prompt }));
       await expect.poll(() => page.locator('.runs tbody tr').first().innerText()).toContain(stored);
     }
   });
@@ -491,7 +493,7 @@ describe.skipIf(why)('the page says what is so', () => {
     const widest = () => page.evaluate(() => document.documentElement.scrollWidth);
     expect(await widest()).toBeLessThanOrEqual(390);
     for (const view of ['history', 'analysis']) {
-      await page.goto(at(target.url, { view, run, ids: [run, batch, 'a', 'b'].join(',') }));
+      await turnTo(page, at(target.url, { view, run, ids: [run, batch, 'a', 'b'].join(',') }));
       await page.locator('.panel').first().waitFor();
       expect(await widest(), view).toBeLessThanOrEqual(390);
     }
@@ -510,7 +512,7 @@ describe.skipIf(why)('the page says what is so', () => {
     expect(known).toBe(true);
     // A sequence has its shares of the steps, of whatever a step was slowed by.
     const want = tokens.reduce((a, t) => a + t.energy_mj, 0);
-    await page.goto(at(target.url, { view: 'analysis', run: batch, pane: 'map' }));
+    await turnTo(page, at(target.url, { view: 'analysis', run: batch, pane: 'map' }));
     await chartHas(page, 'map', 'shape');
     await page.getByRole('tab', { name: 'Icicle' }).click();
     await page.getByLabel('Sequence').selectOption('2');
@@ -526,7 +528,7 @@ describe.skipIf(why)('the page says what is so', () => {
     }
     const slider = page.getByLabel('Token', { exact: true });
     expect(Number(await slider.getAttribute('max'))).toBe(own.length - 1);
-    await page.goto(at(target.url, { view: 'history' }));
+    await turnTo(page, at(target.url, { view: 'history' }));
     await page.locator('.runs tbody tr').first().locator('td[data-label="Typical token"]').click();
     await expect.poll(() => query().get('run')).not.toBe(null);
   });

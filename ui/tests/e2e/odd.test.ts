@@ -5,7 +5,16 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Running, startFixture } from '../fixture/server.ts';
-import { at, closePages, noBrowser, type Opened, open, sharedBrowser, until } from './browser.ts';
+import {
+  at,
+  closePages,
+  noBrowser,
+  type Opened,
+  open,
+  sharedBrowser,
+  turnTo,
+  until,
+} from './browser.ts';
 import { chartHas } from './charts.ts';
 import { DIST } from './target.ts';
 
@@ -47,7 +56,7 @@ describe.skipIf(why)('the dashboard on odd data', () => {
     await page.getByText('51 to 100 of 10,000').waitFor();
     await expect.poll(() => new URL(page.url()).searchParams.get('page')).toBe('2');
     // A page number beyond the end shows the last page.
-    await page.goto(at(server.url, { view: 'history', page: '99999' }));
+    await turnTo(page, at(server.url, { view: 'history', page: '99999' }));
     await page.getByText('9951 to 10000 of 10,000').waitFor();
   });
 
@@ -103,7 +112,7 @@ describe.skipIf(why)('the dashboard on odd data', () => {
         const tab = page.locator(`#tab-${pane}`);
         // A pane that this run has no tab for is still reached by an address.
         if (await tab.count()) await tab.click();
-        else await page.goto(at(server.url, { view: 'analysis', run: id(index), pane }));
+        else await turnTo(page, at(server.url, { view: 'analysis', run: id(index), pane }));
         await page.locator(`#tab-${pane}[aria-selected=true], #pane .panel`).first().waitFor();
         await until(page, () => !document.querySelector('[aria-busy=true]'), null);
         for (const title of empty) await panel(title).locator('.state').waitFor();
@@ -127,16 +136,16 @@ describe.skipIf(why)('the dashboard on odd data', () => {
   test('a partial total shows its missing rails wherever its energy is shown', async () => {
     await visit({ view: 'analysis', run: id(7) });
     await page.locator('.trust .badge.partial').waitFor();
-    await page.goto(at(server.url, { view: 'history', run: id(7) }));
+    await turnTo(page, at(server.url, { view: 'history', run: id(7) }));
     await page.locator('.runs .badge.partial').first().waitFor();
-    await page.goto(at(server.url, { view: 'compare', ids: [0, 7].map(id).join(',') }));
+    await turnTo(page, at(server.url, { view: 'compare', ids: [0, 7].map(id).join(',') }));
     await panel('Metrics').locator('.badge.partial').first().waitFor();
   });
 
   test('a run of another engine shows the engine and its energy scope', async () => {
     await visit({ view: 'analysis', run: id(9) });
     await page.locator('.run-head .badge.engine').waitFor();
-    await page.goto(at(server.url, { view: 'history' }));
+    await turnTo(page, at(server.url, { view: 'history' }));
     await page.locator('.runs .badge.engine').first().waitFor();
   });
 
