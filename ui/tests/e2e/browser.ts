@@ -46,8 +46,6 @@ export interface How {
   /** Console errors that the test expects. */
   expected?: RegExp;
   scale?: number;
-  /** Loads the scripts, whatever was open before. */
-  fresh?: boolean;
 }
 
 /** Pages that a test has closed. The next one takes such a page: a new one would compile the scripts again, which is
@@ -84,7 +82,7 @@ export async function open(browser: Browser, url: string, how: How = {}): Promis
   page.on('console', (m) => {
     if (m.type() === 'error') note(`console: ${m.text()}`);
   });
-  await (how.fresh ? page.goto(url) : turnTo(page, url));
+  await turnTo(page, url);
   let closed = false;
   const close = async () => {
     if (closed) return;
