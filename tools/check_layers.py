@@ -57,7 +57,7 @@ HOMES = {
     "wslay/wslay.h": ["net/"],
     "pcre2.h": ["engine/text/tokenizer/"],
     "utf8proc.h": ["engine/text/tokenizer/"],
-    "zlib.h": ["http/gzip.c", "store/chart_blob.c", "store/zip.c"],
+    "zlib.h": ["http/gzip.c", "store/zip.c"],
     "vulkan/vulkan_core.h": ["engine/vulkan/"],
 }
 

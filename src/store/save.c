@@ -3,7 +3,6 @@
  * are declared for other writers; our inserts do not check them, because references are computed
  * from the assigned ids. */
 #include "store/aggregate.h"
-#include "store/chart_blob.h"
 #include "store/row_encoder.h"
 #include "store/store_impl.h"
 
@@ -169,7 +168,6 @@ typedef struct chart {
 /* Sums for charts, computed on a separate thread while rows are inserted. */
 typedef struct charts {
     const pj_run_data *data;
-    bool deflated;
     pj_arena arena;
     chart *kept;
     uint32_t count;
@@ -183,9 +181,7 @@ static pj_status keep_chart(void *context, const char *name, const void *bytes, 
                             pj_error *err)
 {
     charts *c = context;
-    const void *blob =
-        c->deflated && pj_chart_is_plane(name) ? pj_chart_deflate(&c->arena, bytes, &count) : bytes;
-    const char *copy = blob == bytes ? pj_arena_strndup(&c->arena, bytes, count) : blob;
+    const char *copy = pj_arena_strndup(&c->arena, bytes, count);
     c->kept = pj_arena_more(&c->arena, c->kept, c->count, sizeof *c->kept);
     if (!copy || !c->kept) return pj_fail_memory(err, "the charts of a run");
     name = pj_arena_strndup(&c->arena, name, strlen(name));
@@ -201,9 +197,9 @@ static void *make_charts(void *context)
     return NULL;
 }
 
-static void charts_begin(charts *c, const pj_saving *s)
+static void charts_begin(charts *c, const pj_run_data *data)
 {
-    *c = (charts){.data = s->data, .deflated = s->store->driver->dialect->packs_since > 0};
+    *c = (charts){.data = data};
     pj_arena_init(&c->arena, 0);
     c->has_thread = pj_thread_start(&c->thread, "pj-charts", make_charts, c, NULL) == PJ_OK;
     if (!c->has_thread) make_charts(c);
@@ -244,7 +240,7 @@ static pj_status save_all(pj_saving *s, pj_error *err)
 {
     const pj_run_info *info = &s->data->info;
     charts sums;
-    charts_begin(&sums, s);
+    charts_begin(&sums, s->data);
     pj_status status = pj_store_remove_run(s->store, info->id, err);
     if (status == PJ_OK) status = find_first_ids(s, err);
     if (status == PJ_OK) status = insert_rows(s, PJ_TABLE_COUNT, 1, err);

@@ -1,9 +1,6 @@
 /* Shared helpers of the views. */
 #include "store/view.h"
 
-#include "store/chart_blob.h"
-#include "store/store_impl.h"
-
 #include "base/estimate.h"
 #include "store/store_impl.h"
 
@@ -91,7 +88,6 @@ pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, const
     pj_sql_text(sql, 3, without);
     if (!pj_sql_step(sql)) return sql;
     *bytes = pj_sql_get_blob(sql, 0, count);
-    if (pj_chart_is_plane(chart)) *bytes = pj_chart_inflate(&sql->copies, *bytes, count);
     if (!*bytes) *bytes = "";
     return sql;
 }

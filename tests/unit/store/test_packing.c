@@ -4,7 +4,6 @@
 #include "made_run.h"
 
 #include "base/random.h"
-#include "store/chart_blob.h"
 #include "store/rows.h"
 #include "store/sql.h"
 #include "store/store.h"
@@ -243,62 +242,12 @@ static void views_can_be_changed(void **state)
     assert_near(ask(f, "SELECT count(*) FROM deep_operation_metrics"), 0, 0);
 }
 
-/* ---- charts ---------------------------------------------------------------------------------- */
-
-static void charts_come_back(void **state)
-{
-    pj_arena arena;
-    pj_arena_init(&arena, 0);
-    pj_random random = {3};
-    char bytes[6000];
-    for (size_t count = 0; count < sizeof bytes; count += 1 + count / 7) {
-        for (size_t i = 0; i < count; i++) bytes[i] = (char)(pj_random_unit(&random) * 4);
-        if (count > 100 && count % 2) memcpy(bytes, "PJZ1", 4); /* as if it were deflated */
-        size_t stored = count, back = 0;
-        const char *blob = pj_chart_deflate(&arena, bytes, &stored);
-        assert_non_null(blob);
-        if (count > 1000) assert_that(stored, <, count / 2);
-        back = stored;
-        const void *got = pj_chart_inflate(&arena, blob, &back);
-        assert_int_equal(back, count);
-        if (count) assert_memory_equal(got, bytes, count);
-    }
-    pj_arena_fini(&arena);
-}
-
-static void damaged_charts_are_refused(void **state)
-{
-    pj_arena arena;
-    pj_arena_init(&arena, 0);
-    char bytes[4096] = {0};
-    size_t stored = sizeof bytes, count;
-    char *blob = (char *)(uintptr_t)pj_chart_deflate(&arena, bytes, &stored);
-    assert_that(stored, <, 200);
-    for (count = 4; count < 8; count++) { /* shorter than a header: not ours */
-        size_t all = count;
-        assert_ptr_equal(pj_chart_inflate(&arena, blob, &all), blob);
-    }
-    count = stored - 5;
-    assert_null(pj_chart_inflate(&arena, blob, &count));
-    uint32_t lie = 1U << 29; /* would take half a gigabyte */
-    memcpy(blob + 4, &lie, sizeof lie);
-    count = stored;
-    assert_null(pj_chart_inflate(&arena, blob, &count));
-    lie = 100; /* too few */
-    memcpy(blob + 4, &lie, sizeof lie);
-    count = stored;
-    assert_null(pj_chart_inflate(&arena, blob, &count));
-    pj_arena_fini(&arena);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(odd_values_come_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(usual_values_have_codes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(views_can_be_changed, set_up, tear_down),
-        cmocka_unit_test(charts_come_back),
-        cmocka_unit_test(damaged_charts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
