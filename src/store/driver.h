@@ -71,7 +71,7 @@ typedef enum pj_sql_type {
  * semicolon. */
 typedef struct pj_schema_table pj_schema_table;
 typedef struct pj_dialect {
-    int64_t version; /* of the schema; incremented when the two functions below change */
+    int64_t version; /* of the schema; incremented when the functions below change */
     const char *types[PJ_SQL_TYPES]; /* numbers have 8 bytes */
     const char *id_type;             /* of the number of a row, the primary key of most tables */
     bool has_foreign_keys;

@@ -35,6 +35,7 @@ static void code_millionths(pj_value *value)
 
 /* Exponents for which the views' shift is 0 to 62: numbers from 1.8e-12 to 1.7e7. */
 enum { FRACTION_BITS = 23, LOWEST_EXPONENT = 88, HIGHEST_EXPONENT = 150 };
+
 static void code_float(pj_value *value)
 {
     float number = (float)value->number;

@@ -1,6 +1,6 @@
 /*
  * How an engine that packs (pj_dialect.packs: SQLite) stores the rows of layers, components and
- * operations, which are nearly all of a run, in less than half of the bytes: in tables named
+ * operations, which are nearly all of a run, in little more than half of the bytes: in tables named
  * *_packed. The published tables are views over them, so that every program reads plain values
  * under the published names.
  *

@@ -15,7 +15,7 @@ struct pj_sql {
     char *text;      /* as given; the key under which the statement is kept */
     int code;        /* first failure, 0 until then */
     bool busy;
-    /* Where it selects `id` and the columns of a packer. */
+    /* Where it selects `id` and the columns of a packer: whoever set that unpacks their values. */
     const pj_packer *packer;
     pj_unpack_fn *unpack;
     pj_arena copies; /* of blobs read as texts, until the next step */
