@@ -21,6 +21,18 @@ typedef struct routing {
     float *choice;           /* [rows][experts] scores to choose by; NULL: the scores themselves */
 } routing;
 
+/* The expert with the largest score of those that are left, the first of equal ones; NaN is the
+ * least. So the choices of a token are distinct whatever its scores are, and an expert has at most
+ * one row of each token, which is what buffers have room for. */
+static uint32_t best_left(const float *scores, const bool *taken, uint32_t experts)
+{
+    uint32_t best = 0;
+    while (taken[best]) best++;
+    for (uint32_t e = best + 1; e < experts; e++)
+        if (!taken[e] && !isnan(scores[e]) && !(scores[e] <= scores[best])) best = e;
+    return best;
+}
+
 /* Top-k of the probabilities, lower index first on ties, with their weights. */
 static void choose_row(void *context, size_t row)
 {
@@ -29,16 +41,14 @@ static void choose_row(void *context, size_t row)
     float *p = s->probability + row * t->experts;
     uint32_t *chosen = s->chosen + row * t->chosen;
     float *weight = s->chosen_weight + row * t->chosen;
+    bool taken[PJ_MAX_EXPERTS];
+    memset(taken, 0, t->experts * sizeof *taken);
     memcpy(p, pj_cpu_row(s, t->logits, row), t->experts * sizeof *p);
     s->kernels->softmax(p, t->experts);
     float sum = 0;
     for (uint32_t slot = 0; slot < t->chosen; slot++) {
-        uint32_t best = UINT32_MAX;
-        for (uint32_t e = 0; e < t->experts; e++) {
-            bool taken = false;
-            for (uint32_t i = 0; i < slot; i++) taken |= chosen[i] == e;
-            if (!taken && (best == UINT32_MAX || p[e] > p[best])) best = e;
-        }
+        uint32_t best = best_left(p, taken, t->experts);
+        taken[best] = true;
         chosen[slot] = best;
         weight[slot] = p[best];
         sum += p[best];
@@ -85,6 +95,8 @@ static void choose_scored_row(void *context, size_t row)
     float *p = s->probability + row * t->experts, *choice = t->choice + row * t->experts;
     uint32_t *chosen = s->chosen + row * t->chosen;
     float *weight = s->chosen_weight + row * t->chosen, sum = 0, all = 0;
+    bool taken[PJ_MAX_EXPERTS];
+    memset(taken, 0, t->experts * sizeof *taken);
     memcpy(p, logits, t->experts * sizeof *p);
     if (c->router_sigmoid)
         for (uint32_t e = 0; e < t->experts; e++) p[e] = 1 / (1 + expf(-p[e]));
@@ -96,10 +108,8 @@ static void choose_scored_row(void *context, size_t row)
     }
     if (c->expert_groups > 1) keep_groups(c, choice);
     for (uint32_t slot = 0; slot < t->chosen; slot++) {
-        uint32_t best = 0;
-        for (uint32_t e = 1; e < t->experts; e++)
-            if (choice[e] > choice[best]) best = e;
-        choice[best] = -INFINITY;
+        uint32_t best = best_left(choice, taken, t->experts);
+        taken[best] = true;
         chosen[slot] = best;
         weight[slot] = p[best];
         sum += p[best];
@@ -130,14 +140,12 @@ static void choose_mixed_row(void *context, size_t row)
     const float *logits = pj_cpu_row(s, t->logits, row);
     float *p = s->probability + row * t->experts, *weight = s->chosen_weight + row * t->chosen;
     uint32_t *chosen = s->chosen + row * t->chosen;
-    bool taken[PJ_MAX_EXPERTS] = {false};
+    bool taken[PJ_MAX_EXPERTS];
+    memset(taken, 0, t->experts * sizeof *taken);
     memcpy(p, logits, t->experts * sizeof *p);
     s->kernels->softmax(p, t->experts);
     for (uint32_t slot = 0; slot < t->chosen; slot++) {
-        uint32_t best = 0;
-        while (taken[best]) best++;
-        for (uint32_t e = best + 1; e < t->experts; e++)
-            if (!taken[e] && logits[e] > logits[best]) best = e;
+        uint32_t best = best_left(logits, taken, t->experts);
         weight[slot] =
             weight_in_reach(logits, taken, t->experts, best, (float)s->model->config.router_reach);
         chosen[slot] = best;

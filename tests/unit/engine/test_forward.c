@@ -634,6 +634,43 @@ static void extras_of_all_rows(void **state)
     tiny_free(&m);
 }
 
+/* A token's experts are distinct even if its scores are not numbers: an expert has room for one row
+ * of each token. */
+static void experts_of_broken_weights(void **state)
+{
+    static const char *const names[] = {"qwen2-moe", "glm4-moe", "phimoe"}; /* each kind of router */
+    enum { ROWS = 24 };
+    int32_t ids[ROWS];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        tiny_model m;
+        pj_run_data data;
+        uint64_t hash;
+        uint32_t seen = 0;
+        tiny_make(&m, tiny_find(names[i]), 3);
+        tiny_tensor *embedding = tiny_get(&m, "model.embed_tokens.weight");
+        for (size_t k = 0; k < embedding->count; k++) embedding->values[k] = NAN;
+        tiny_write(&m, TINY_F32);
+        make_ids(ids, ROWS, m.shape.vocab);
+        pj_engine *engine = open_tiny(&m, &(pj_engine_options){.threads = 2});
+        record(engine, ids, ROWS, 1, PJ_DEPTH_MODULE, &data, &hash);
+        for (uint32_t c = 0; c < data.component_count; c++) {
+            const pj_extra_row *e = data.extras + data.components[c].extra_begin, *last = NULL;
+            for (const pj_extra_row *end = e + data.components[c].extra_count; e < end; e++) {
+                if (strcmp(e->name, "expert") != 0) continue;
+                if (last && e->index % (uint32_t)m.shape.chosen != 0 && e->value == last->value)
+                    fail_msg("%s: expert %g is choice %u and %u", names[i], e->value, last->index,
+                             e->index);
+                last = e;
+                seen++;
+            }
+        }
+        assert_that(seen, >=, ROWS * (uint32_t)m.shape.chosen);
+        pj_run_data_fini(&data);
+        pj_engine_close(engine);
+        tiny_free(&m);
+    }
+}
+
 /* ---- sections ----------------------------------------------------------------------------- */
 
 static int count_sections(const pj_run_data *data, pj_phase phase, const char *name, bool in_token)
@@ -783,6 +820,7 @@ int main(void)
         cmocka_unit_test(recording_changes_nothing),
         cmocka_unit_test(stages_of_attention),
         cmocka_unit_test(extras_of_all_rows),
+        cmocka_unit_test(experts_of_broken_weights),
         cmocka_unit_test(sections_of_a_run),
         cmocka_unit_test(wrong_tensors),
         cmocka_unit_test(wrong_options),
