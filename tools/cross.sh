@@ -29,7 +29,7 @@ kernel_variants() {
         echo "dotprod -ffp-contract=fast -mcpu=generic+dotprod -DPJ_SET=dotprod"
         echo "i8mm -ffp-contract=fast -mcpu=generic+dotprod+i8mm -DPJ_SET=i8mm"
         ;;
-    */avx2.c | */avx512.c | */vnni.c | */bf16.c | */attention_bf16.c | */amx.c | */codes_avx2.c) ;; # another processor
+    */avx2.c | */avx512.c | */vnni.c | */vbmi.c | */bf16.c | */attention_bf16.c | */amx.c | */codes_avx2.c) ;; # another processor
     *) echo "c -ffp-contract=off" ;;
     esac
 }

@@ -661,7 +661,8 @@ static const pj_rounded_attention *rounded_products(const attention *a)
     if (key_dim % r->dim_multiple || value_dim % r->dim_multiple) return NULL;
     if (key_dim > r->max_dim || value_dim > r->max_dim) return NULL;
     pj_form form = pj_linear_form(a->s->kernels, a->s->model->counts.dtype, 1);
-    return form == PJ_FORM_Q8 || form == PJ_FORM_Q8_WIDE ? r : NULL;
+    bool codes = form == PJ_FORM_Q8 || form == PJ_FORM_Q8_WIDE || form == PJ_FORM_Q8_PLANES;
+    return codes ? r : NULL;
 }
 
 void pj_cpu_attend(void *state, const pj_layer *layer, pj_slice qkv, pj_slice y,

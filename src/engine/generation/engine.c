@@ -160,8 +160,8 @@ static pj_status find_kernels(const char *isa, const pj_kernels **kernels, pj_er
     *kernels = pj_kernels_find(mask);
     if (*kernels) return PJ_OK;
     return pj_fail(err, PJ_E_INVALID,
-                   "unknown kernel set \"%.40s\": use c, avx2, avx512, vnni, bf16, amx, neon, "
-                   "dotprod or i8mm",
+                   "unknown kernel set \"%.40s\": use c, avx2, avx512, vnni, vbmi, bf16, amx, "
+                   "neon, dotprod or i8mm",
                    mask);
 }
 

@@ -47,6 +47,11 @@ bool pj_cpu_has_vnni(void)
     return pj_cpu_has_avx512() && has_bit(7, 0, ECX, 11);
 }
 
+bool pj_cpu_has_vbmi(void)
+{
+    return pj_cpu_has_vnni() && has_bit(7, 0, ECX, 1);
+}
+
 bool pj_cpu_has_bf16(void)
 {
     return pj_cpu_has_avx512() && has_bit(7, 1, EAX, 5);
@@ -77,6 +82,11 @@ bool pj_cpu_has_avx512(void)
 }
 
 bool pj_cpu_has_vnni(void)
+{
+    return false;
+}
+
+bool pj_cpu_has_vbmi(void)
 {
     return false;
 }

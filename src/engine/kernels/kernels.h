@@ -6,7 +6,7 @@
  *
  * PERJOULE_ISA names the best set that may be used ("avx2": everything up to AVX2), or, as a
  * comma-separated list, exactly the sets that may be used besides plain C ("avx2,bf16"). Names: c,
- * avx2, avx512, vnni, bf16, amx, neon, dotprod, i8mm.
+ * avx2, avx512, vnni, vbmi, bf16, amx, neon, dotprod, i8mm.
  *
  * All functions here run on the calling thread, accept any length and alignment, allocate nothing
  * and keep no state. `float *` rows may be updated in place where y == x is allowed (stated below).
@@ -75,6 +75,7 @@ typedef enum pj_form {
     PJ_FORM_BF16,
     PJ_FORM_Q8,       /* codes of 8 bits, one scale per 32 columns */
     PJ_FORM_Q8_WIDE,  /* one scale per 128: types in blocks of 256 scale integers before they add */
+    PJ_FORM_Q8_PLANES, /* the same, every fourth column together: codebooks of four values */
     PJ_FORM_Q8_WORDS, /* finer codes in words, one scale per 128; many tokens only */
     PJ_FORM_SPLIT,    /* two bfloat16 parts, high and low; many tokens only */
     PJ_FORM_COUNT

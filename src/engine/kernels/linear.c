@@ -85,7 +85,7 @@ size_t pj_linear_pack_bytes(size_t tokens, size_t cols)
 
 static bool has_codes(pj_form form)
 {
-    return form == PJ_FORM_Q8 || form == PJ_FORM_Q8_WIDE || form == PJ_FORM_Q8_WORDS;
+    return form >= PJ_FORM_Q8 && form <= PJ_FORM_Q8_WORDS;
 }
 
 /* Size of a packed value. */

@@ -396,8 +396,9 @@ const pj_kernels pj_kernels_c = {
               [PJ_FORM_BF16] = &form_f32,
               [PJ_FORM_Q8] = &form_q8,
               [PJ_FORM_Q8_WIDE] = &form_q8,
+              [PJ_FORM_Q8_PLANES] = &form_q8,
               [PJ_FORM_Q8_WORDS] = &form_q8,
               [PJ_FORM_SPLIT] = &form_f32},
-    .peak = {plain_peak, plain_peak, plain_peak, plain_peak, plain_peak, plain_peak},
+    .peak = {plain_peak, plain_peak, plain_peak, plain_peak, plain_peak, plain_peak, plain_peak},
     .tile_store = tile_store,
 };

@@ -14,6 +14,7 @@ static const pj_kernel_set sets[] = {
     {"avx2", pj_cpu_has_avx2, pj_kernels_avx2_apply},
     {"avx512", pj_cpu_has_avx512, pj_kernels_avx512_apply},
     {"vnni", pj_cpu_has_vnni, pj_kernels_vnni_apply},
+    {"vbmi", pj_cpu_has_vbmi, pj_kernels_vbmi_apply},
     {"bf16", pj_cpu_has_bf16, pj_kernels_bf16_apply},
     {"amx", pj_cpu_has_amx, pj_kernels_amx_apply},
 #elif defined(__aarch64__)
@@ -26,8 +27,8 @@ static const pj_kernel_set sets[] = {
 enum { SETS = sizeof sets / sizeof *sets - 1, TABLES = 1 << SETS };
 
 /* Known names, so that a mask meant for another architecture is not an error. */
-static const char *const known[] = {"c",   "avx2", "avx512",  "vnni", "bf16",
-                                    "amx", "neon", "dotprod", "i8mm"};
+static const char *const known[] = {"c",    "avx2", "avx512", "vnni",    "vbmi",
+                                    "bf16", "amx",  "neon",   "dotprod", "i8mm"};
 enum { KNOWN = sizeof known / sizeof *known };
 
 static pj_kernels tables[TABLES]; /* indexed by a bit mask of sets */

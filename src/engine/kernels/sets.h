@@ -14,6 +14,7 @@ typedef struct pj_kernel_set {
 void pj_kernels_avx2_apply(pj_kernels *kernels);
 void pj_kernels_avx512_apply(pj_kernels *kernels);
 void pj_kernels_vnni_apply(pj_kernels *kernels);
+void pj_kernels_vbmi_apply(pj_kernels *kernels);
 void pj_kernels_bf16_apply(pj_kernels *kernels);
 void pj_kernels_bf16_attention(pj_kernels *kernels); /* part of it */
 void pj_kernels_amx_apply(pj_kernels *kernels);

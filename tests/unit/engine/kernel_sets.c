@@ -51,7 +51,7 @@ static pj_kernels model;
 const pj_kernels *set_at(size_t i)
 {
     if (i > 0) return NULL;
-    model = *pj_kernels_find("avx2,avx512,vnni,bf16");
+    model = *pj_kernels_find("avx2,avx512,vnni,vbmi,bf16");
     pj_kernels_amx_model_apply(&model);
     model.name = "amx model";
     return &model;
