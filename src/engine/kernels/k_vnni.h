@@ -2,8 +2,9 @@
  * in registers, whose products with the activations' bytes are added in fours. Few tokens of types
  * with sixteen scales: sums of two parts are packed into words (32 x 128 x 4 fits), and a second
  * product of words multiplies them by the sub-blocks' integer scales, so that floats are used once
- * per 128 columns, which share one scale of activations. Q4_K and Q5_K have half as many scales:
- * their codes stay in the order in which they are stored, and floats are used once per sub-block,
+ * per 128 columns, which share one scale of activations. Of Q2_K, codes stay in the order in which
+ * they are stored, some of them times four, and both halves of a block are in one vector. Q4_K and
+ * Q5_K have half as many scales: their order is kept too, and floats are used once per sub-block,
  * whose activations have a scale of their own. Included only by vnni.c. */
 #ifndef PJ_KERNELS_K_VNNI_H
 #define PJ_KERNELS_K_VNNI_H
@@ -28,9 +29,17 @@ typedef struct k_weights {
     /* Of two parts: words for four codes of one, then of the other, in turn. */
     __m512i scales[K_HALVES];
     __m512 unit;
-    __m256i lows; /* Q2_K: words, of the sixteens 0, 4, 8, 12, 1, ... */
-    __m128 minima_unit;
+    __m128 minima_unit; /* Q2_K */
 } k_weights;
+
+/* A block of Q2_K: part p has columns 32 p and 128 + 32 p of the block, and 31 from each. */
+typedef struct k_pair_weights {
+    __m512i codes[K_PARTS];   /* those of the odd parts times four */
+    __m512i scales[K_HALVES]; /* of the even parts and the odd ones, like those of k_weights */
+    __m256i minima;           /* words, of sixteen columns each */
+    __m512 unit;
+    __m256 minima_unit;
+} k_pair_weights;
 
 /* A block of Q4_K or Q5_K: 64 bytes of nibbles are two parts, the low ones of sub-blocks 0 and 2
  * and the high ones of 1 and 3. */
@@ -44,8 +53,8 @@ typedef struct k_inputs {
     __m512i codes[K_PARTS];
     /* What sums of four products start from, to take the offset of codes away. */
     __m512i starts[K_PARTS];
-    __m512 scales[K_HALVES]; /* of the halves */
-    __m256i sixteens;        /* Q2_K: sums of codes in the order of `lows`; words */
+    __m512 scales[K_HALVES]; /* of the halves; Q2_K: of both, over four */
+    __m256i sixteens;        /* Q2_K: sums of sixteen codes; words */
     __m256 sixteens_scales;  /* of two of them each */
     __m256 sub_scales;       /* Q4_K, Q5_K: of 32 columns each */
     __m512 sums;             /* likewise of values, negative, 8 lanes */
@@ -65,6 +74,11 @@ INLINE __m512i k_twice(const void *at)
 INLINE __m512i k_halves(__m256i low, __m256i high)
 {
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+INLINE __m512 k_two(__m256 low, __m256 high)
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
 }
 
 INLINE __m512i k_shifts(long long low, long long high)
@@ -149,12 +163,11 @@ INLINE void k_load_nibbles(pj_dtype type, const char *at, k_nibbles *w)
     w->scales = _mm256_mul_ps(w->scales, _mm256_setr_ps(1, high, 1, high, 1, high, 1, high));
 }
 
-/* What a code of a type with sixteen scales is above the value; for Q2_K, which has minima, the
- * factor of the sums that they are multiplied with. */
+/* What a code of a type with sixteen scales is above the value. */
 INLINE char k_offset(pj_dtype type)
 {
     if (is_book(type)) return (char)book_offset(type);
-    return type == PJ_Q6_K ? 32 : type == PJ_Q3_K ? 4 : 1;
+    return type == PJ_Q6_K ? 32 : 4;
 }
 
 INLINE bool k_has_minima(pj_dtype type)
@@ -216,12 +229,37 @@ INLINE void k_load_q2(const char *at, k_weights *w)
     const __m128i nibble = _mm_set1_epi8(15);
     __m128i both = _mm_loadu_si128((const __m128i *)(const void *)at);
     k_spread(_mm256_cvtepu8_epi16(_mm_and_si128(both, nibble)), w->scales);
-    const __m128i fourths = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    __m128i lows = _mm_and_si128(_mm_srli_epi16(both, 4), nibble);
-    w->lows = _mm256_cvtepu8_epi16(_mm_shuffle_epi8(lows, fourths));
     w->unit = _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at + 80)));
     w->minima_unit = _mm_set1_ps(_cvtsh_ss(pj_load_u16(at + 82)));
     UNROLL for (int p = 0; p < K_PARTS; p++) w->codes[p] = k_pairs(at + 16, p);
+}
+
+/* Indices of bytes that become words: in each quarter of a vector four times the scale of a sixteen
+ * of part p, and four times that of part p + 2. */
+INLINE __m512i k_pair_index(const int p)
+{
+    const long long first = (long long)(0x8000800080008000 + 0x0001000100010001 * 2ull * (unsigned)p);
+    const long long one = 0x0001000100010001;
+    return _mm512_setr_epi64(first, first + 4 * one, first + one, first + 5 * one, first + 8 * one,
+                             first + 12 * one, first + 9 * one, first + 13 * one);
+}
+
+INLINE void k_load_pairs(const char *at, k_pair_weights *w)
+{
+    const __m512i pair = _mm512_set1_epi8(3), next = _mm512_set1_epi8(12);
+    __m512i low = k_load(at + 16), high = _mm512_srli_epi16(low, 4);
+    w->codes[0] = _mm512_and_si512(low, pair);
+    w->codes[1] = _mm512_and_si512(low, next);
+    w->codes[2] = _mm512_and_si512(high, pair);
+    w->codes[3] = _mm512_and_si512(high, next);
+    __m128i both = _mm_loadu_si128((const __m128i *)(const void *)at);
+    __m512i scales = _mm512_and_si512(_mm512_broadcast_i32x4(both), _mm512_set1_epi8(15));
+    UNROLL for (int p = 0; p < K_HALVES; p++) w->scales[p] =
+        _mm512_shuffle_epi8(scales, k_pair_index(p));
+    w->minima = _mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16(both, 4), _mm_set1_epi8(15)));
+    __m128 units = _mm_cvtph_ps(_mm_loadu_si32(at + 80));
+    w->unit = _mm512_broadcastss_ps(units);
+    w->minima_unit = _mm256_broadcastss_ps(_mm_movehdup_ps(units));
 }
 
 /* The sixteen scales of a block of Q3_K, as bytes. */
@@ -284,20 +322,29 @@ INLINE void k_load_starts(pj_dtype type, k_inputs *x)
         _mm512_dpbusd_epi32(k_is_even(type) && p % 2 ? sums[p - 1] : zero,
                             _mm512_set1_epi8(k_offset(type)), x->codes[p]);
     UNROLL for (int p = 0; p < K_PARTS; p++) x->starts[p] = _mm512_sub_epi32(zero, sums[p]);
-    if (type != PJ_Q2_K) return;
-    const __m512i one = _mm512_set1_epi16(1);
-    __m512i halves[K_HALVES];
-    UNROLL for (int h = 0; h < K_HALVES; h++) halves[h] =
-        _mm512_madd_epi16(_mm512_packs_epi32(sums[2 * h], sums[2 * h + 1]), one);
-    x->sixteens =
-        _mm512_cvtepi32_epi16(_mm512_madd_epi16(_mm512_packs_epi32(halves[0], halves[1]), one));
-    x->sixteens_scales = _mm256_unpacklo_ps(_mm512_castps512_ps256(x->scales[0]),
-                                            _mm512_castps512_ps256(x->scales[1]));
+}
+
+INLINE void k_load_pair_inputs(const int8_t *codes, const float *scales, const int32_t *sums,
+                               k_inputs *x)
+{
+    UNROLL for (int p = 0; p < K_PARTS; p++)
+    {
+        const __m256i *at = (const __m256i *)(const void *)(codes + 32 * p);
+        x->codes[p] = k_halves(_mm256_loadu_si256(at), _mm256_loadu_si256(at + 4));
+    }
+    __m256 each = _mm256_set1_ps(scales[0]), other = _mm256_set1_ps(scales[4]);
+    x->sixteens = _mm256_loadu_si256((const __m256i *)(const void *)sums);
+    x->sixteens_scales = _mm256_blend_ps(each, other, 0xf0);
+    x->scales[0] = _mm512_mul_ps(k_two(each, other), _mm512_set1_ps(0.25f));
 }
 
 INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scales,
                           const int32_t *sums, k_inputs *x)
 {
+    if (type == PJ_Q2_K) {
+        k_load_pair_inputs(codes, scales, sums, x);
+        return;
+    }
     x->scales[0] = _mm512_set1_ps(scales[0]);
     x->scales[1] = _mm512_set1_ps(scales[4]);
     x->sub_scales = _mm256_loadu_ps(scales);
@@ -335,7 +382,23 @@ INLINE __m512 k_add_nibbles(const k_nibbles *w, const k_inputs *x, __m512 acc)
     return _mm512_fmadd_ps(_mm512_zextps256_ps512(w->minima), x->sums, acc);
 }
 
-/* The same of a type with sixteen scales. */
+/* The same of Q2_K. */
+INLINE __m512 k_add_pairs(const k_pair_weights *w, const k_inputs *x, __m512 acc)
+{
+    const __m512i zero = _mm512_setzero_si512();
+    __m512i fours[K_PARTS], sum;
+    UNROLL for (int p = 0; p < K_PARTS; p++) fours[p] =
+        _mm512_dpbusd_epi32(zero, w->codes[p], x->codes[p]);
+    sum = _mm512_dpwssd_epi32(zero, _mm512_packs_epi32(fours[0], fours[2]), w->scales[0]);
+    sum = _mm512_dpwssd_epi32(_mm512_slli_epi32(sum, 2), _mm512_packs_epi32(fours[1], fours[3]),
+                              w->scales[1]);
+    acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(w->unit, x->scales[0]), acc);
+    __m256 minima = _mm256_cvtepi32_ps(_mm256_madd_epi16(x->sixteens, w->minima));
+    __m256 unit = _mm256_mul_ps(w->minima_unit, x->sixteens_scales);
+    return _mm512_fnmadd_ps(_mm512_zextps256_ps512(minima), _mm512_zextps256_ps512(unit), acc);
+}
+
+/* The same of another type with sixteen scales. */
 INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512 acc)
 {
     __m512 scaled = _mm512_setzero_ps();
@@ -344,8 +407,7 @@ INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512
     {
         __m512i fours[2], sum;
         UNROLL for (int i = 0; i < 2; i++) fours[i] =
-            _mm512_dpbusd_epi32(type == PJ_Q2_K         ? zero
-                                : k_is_even(type) && !i ? x->starts[2 * h + 1]
+            _mm512_dpbusd_epi32(k_is_even(type) && !i ? x->starts[2 * h + 1]
                                 : k_is_even(type)       ? fours[0]
                                                         : x->starts[2 * h + i],
                                 w->codes[2 * h + i], x->codes[2 * h + i]);
@@ -354,12 +416,6 @@ INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512
                   : _mm512_dpwssd_epi32(zero, _mm512_packs_epi32(fours[0], fours[1]), w->scales[h]);
         scaled = h ? _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), x->scales[h], scaled)
                    : _mm512_mul_ps(_mm512_cvtepi32_ps(sum), x->scales[h]);
-    }
-    if (type == PJ_Q2_K) {
-        __m256i low = _mm256_madd_epi16(x->sixteens, w->lows);
-        __m256 unit = _mm256_mul_ps(_mm256_broadcastss_ps(w->minima_unit), x->sixteens_scales);
-        acc = _mm512_fnmadd_ps(_mm512_zextps256_ps512(_mm256_cvtepi32_ps(low)),
-                               _mm512_zextps256_ps512(unit), acc);
     }
     return _mm512_fmadd_ps(scaled, w->unit, acc);
 }
@@ -391,6 +447,12 @@ INLINE void k_dot_rows(pj_dtype type, const pj_dot *d, size_t token, const char 
                 k_load_nibbles(type, at, &w);
                 UNROLL for (size_t t = 0; t < T; t++) acc[s][t] =
                     k_add_nibbles(&w, &x[t], acc[s][t]);
+                continue;
+            }
+            if (type == PJ_Q2_K) {
+                k_pair_weights w;
+                k_load_pairs(at, &w);
+                UNROLL for (size_t t = 0; t < T; t++) acc[s][t] = k_add_pairs(&w, &x[t], acc[s][t]);
                 continue;
             }
             k_weights w;
@@ -474,11 +536,6 @@ INLINE __m512 k_new_scales(__m512 scale, __m512 minimum, float last_code)
     __mmask16 some = _mm512_cmp_ps_mask(whole, _mm512_setzero_ps(), _CMP_GT_OQ);
     __mmask16 better = _mm512_mask_cmplt_epi32_mask(some, best, _mm512_set1_epi32(K_FACTORS));
     return _mm512_mask_div_ps(whole, better, scale, _mm512_sub_ps(most, _mm512_cvtepi32_ps(best)));
-}
-
-INLINE __m512 k_two(__m256 low, __m256 high)
-{
-    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
 }
 
 /* Two blocks; scales are 8 per block. */

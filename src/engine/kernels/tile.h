@@ -18,7 +18,8 @@
  * two bfloat16 parts of a value (amx.c), and panels only.
  *
  * Q8 sums hold -128 times the sum of a block's codes: 8-bit dot products need one unsigned operand,
- * which weight codes become by adding 128, and the sum corrects for that.
+ * which weight codes become by adding 128, and the sum corrects for that. Rows of Q8_WIDE on VNNI
+ * have two words instead, the sums of sixteen codes each.
  */
 #ifndef PJ_KERNELS_TILE_H
 #define PJ_KERNELS_TILE_H

@@ -50,10 +50,11 @@ static void pack_planes(const float *x, size_t n, void *values, float *scales, i
 
 INLINE plane_inputs load_inputs(const float *scales, const int32_t *sums)
 {
-    __m256i twos = _mm256_loadu_si256((const __m256i *)(const void *)sums);
+    __m256i twos = _mm256_madd_epi16(_mm256_loadu_si256((const __m256i *)(const void *)sums),
+                                     _mm256_set1_epi16(-BOOK_SIGNED));
     __m512 first = _mm512_set1_ps(scales[0]), second = _mm512_set1_ps(scales[4]);
     /* the sum of two lanes, whose weights have one scale, in the first */
-    return (plane_inputs){_mm512_srai_epi32(_mm512_cvtepu32_epi64(twos), 1),
+    return (plane_inputs){_mm512_cvtepu32_epi64(twos),
                           _mm512_mask_mov_ps(first, 0xff00, second)};
 }
 

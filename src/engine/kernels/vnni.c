@@ -40,6 +40,22 @@ INLINE void pack_group(const float *x, size_t blocks, __m256i *codes, float *sca
 
 #include "engine/kernels/pack_codes.h"
 
+/* Rows with the sums of sixteen codes, two words per block. `n`: blocks of 256. */
+static void pack_row_sixteens(const float *x, size_t n, void *values, float *scales, int32_t *sums)
+{
+    const char *codes = values;
+    pack_row_wide(x, n, values, scales, sums);
+    for (size_t i = 0; i < n; i += 64, sums += 2) {
+        __m512i sum = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1),
+                                          _mm512_loadu_si512(codes + i));
+        sum = _mm512_add_epi32(sum, _mm512_shuffle_epi32(sum, 0xb1));
+        sum = _mm512_add_epi32(sum, _mm512_shuffle_epi32(sum, 0x4e));
+        sum = _mm512_maskz_compress_epi32(0x1111, sum);
+        _mm_storel_epi64((__m128i *)(void *)sums,
+                         _mm256_castsi256_si128(_mm512_cvtepi32_epi16(sum)));
+    }
+}
+
 /* ---- few tokens ------------------------------------------------------------------------- */
 
 /* Two neighbouring blocks of a row: unsigned codes, and their scales in the lanes of the codes'
@@ -448,7 +464,7 @@ static const pj_form_kernels form_q8_wide = {.dot_tokens = DOT_MOST,
                                              .vectors = VECTORS,
                                              .group = 4,
                                              .shared_blocks = WIDE,
-                                             .pack_row = pack_row_wide,
+                                             .pack_row = pack_row_sixteens,
                                              .pack_panel = pack_panel_wide};
 
 #include "engine/kernels/codes_table.h"
