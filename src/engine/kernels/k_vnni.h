@@ -238,7 +238,8 @@ INLINE void k_load_q2(const char *at, k_weights *w)
  * of part p, and four times that of part p + 2. */
 INLINE __m512i k_pair_index(const int p)
 {
-    const long long first = (long long)(0x8000800080008000 + 0x0001000100010001 * 2ull * (unsigned)p);
+    const long long first =
+        (long long)(0x8000800080008000 + 0x0001000100010001 * 2ull * (unsigned)p);
     const long long one = 0x0001000100010001;
     return _mm512_setr_epi64(first, first + 4 * one, first + one, first + 5 * one, first + 8 * one,
                              first + 12 * one, first + 9 * one, first + 13 * one);
@@ -408,8 +409,8 @@ INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512
         __m512i fours[2], sum;
         UNROLL for (int i = 0; i < 2; i++) fours[i] =
             _mm512_dpbusd_epi32(k_is_even(type) && !i ? x->starts[2 * h + 1]
-                                : k_is_even(type)       ? fours[0]
-                                                        : x->starts[2 * h + i],
+                                : k_is_even(type)     ? fours[0]
+                                                      : x->starts[2 * h + i],
                                 w->codes[2 * h + i], x->codes[2 * h + i]);
         sum = k_is_even(type)
                   ? fours[1]

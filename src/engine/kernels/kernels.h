@@ -73,11 +73,11 @@ typedef struct pj_kv_rows {
 typedef enum pj_form {
     PJ_FORM_F32 = 0,
     PJ_FORM_BF16,
-    PJ_FORM_Q8,       /* codes of 8 bits, one scale per 32 columns */
-    PJ_FORM_Q8_WIDE,  /* one scale per 128: types in blocks of 256 scale integers before they add */
+    PJ_FORM_Q8,      /* codes of 8 bits, one scale per 32 columns */
+    PJ_FORM_Q8_WIDE, /* one scale per 128: types in blocks of 256 scale integers before they add */
     PJ_FORM_Q8_PLANES, /* the same, every fourth column together: codebooks of four values */
-    PJ_FORM_Q8_WORDS, /* finer codes in words, one scale per 128; many tokens only */
-    PJ_FORM_SPLIT,    /* two bfloat16 parts, high and low; many tokens only */
+    PJ_FORM_Q8_WORDS,  /* finer codes in words, one scale per 128; many tokens only */
+    PJ_FORM_SPLIT,     /* two bfloat16 parts, high and low; many tokens only */
     PJ_FORM_COUNT
 } pj_form;
 

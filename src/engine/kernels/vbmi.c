@@ -54,8 +54,7 @@ INLINE plane_inputs load_inputs(const float *scales, const int32_t *sums)
                                      _mm256_set1_epi16(-BOOK_SIGNED));
     __m512 first = _mm512_set1_ps(scales[0]), second = _mm512_set1_ps(scales[4]);
     /* the sum of two lanes, whose weights have one scale, in the first */
-    return (plane_inputs){_mm512_cvtepu32_epi64(twos),
-                          _mm512_mask_mov_ps(first, 0xff00, second)};
+    return (plane_inputs){_mm512_cvtepu32_epi64(twos), _mm512_mask_mov_ps(first, 0xff00, second)};
 }
 
 /* ---- weights ---------------------------------------------------------------------------- */
@@ -86,16 +85,15 @@ INLINE void load_iq3_xxs(const char *at, planes *w)
     UNROLL for (int j = 0; j < PLANES; j++)
     {
         __m512i codes = look_up(levels[j], entries, upper);
-        __mmask64 negative =
-            _mm512_test_epi8_mask(signs, _mm512_set1_epi16((short)(0x1001 << j)));
-        w->codes[j] = _mm512_mask_sub_epi8(codes, negative, _mm512_set1_epi8((char)(2 * BOOK_SIGNED)),
-                                           codes);
+        __mmask64 negative = _mm512_test_epi8_mask(signs, _mm512_set1_epi16((short)(0x1001 << j)));
+        w->codes[j] =
+            _mm512_mask_sub_epi8(codes, negative, _mm512_set1_epi8((char)(2 * BOOK_SIGNED)), codes);
     }
     /* twice the four highest bits, plus one */
     __m512i scales = _mm512_or_si512(_mm512_srli_epi64(rests, 27), _mm512_set1_epi32(1));
     scales = _mm512_shuffle_epi32(scales, 0xa0);
-    w->scales = _mm512_mul_ps(_mm512_cvtepi32_ps(scales),
-                              _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at)) / 4));
+    w->scales =
+        _mm512_mul_ps(_mm512_cvtepi32_ps(scales), _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at)) / 4));
 }
 
 /* S rows times T tokens, which start at `token`. */
