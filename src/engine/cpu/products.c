@@ -106,9 +106,7 @@ static bool products_together(pj_cpu *s, pj_slice x, const pj_product *products,
     const pj_matrix *first = &products[0].projection->w;
     for (size_t i = 0; i < count; i++) {
         pj_dtype type = products[i].projection->w.type;
-        if (pj_linear_form(s->kernels, type, x.rows) !=
-            pj_linear_form(s->kernels, first->type, x.rows))
-            return false;
+        if (!pj_linear_shares(s->kernels, type, first->type, x.rows)) return false;
         jobs[i] = job_of(s, &products[i], i, recorded && s->instrument->statistics);
         if (recorded && i > 0) jobs[i].begun_ns = &begun[i];
     }
@@ -127,14 +125,16 @@ static void products_in_turn(pj_cpu *s, pj_slice x, const pj_product *products, 
 {
     pj_instrument *r = s->instrument;
     pj_packed packed = {0};
+    pj_dtype packed_for = PJ_F32;
     for (size_t i = 0; i < count; i++) {
         const pj_product *p = &products[i];
         const pj_projection *w = p->projection;
         bool recorded = r->module && w->name;
         pj_cpu_done done = product_done(s, p);
         if (recorded) pj_cpu_begin_component(s, w->name, 0);
-        if (i == 0 || pj_linear_form(s->kernels, w->w.type, x.rows) != packed.form)
+        if (i == 0 || !pj_linear_shares(s->kernels, w->w.type, packed_for, x.rows))
             products_pack(s, &w->w, x, &packed);
+        packed_for = w->w.type;
         if (r->deep)
             product_apart(s, p, &packed);
         else

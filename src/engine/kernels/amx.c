@@ -337,6 +337,7 @@ void PJ_SET_SYMBOL(apply)(pj_kernels *kernels)
         const pj_form_kernels *form = kernels->forms[kernels->linear[type]->form];
         if (!many[type] || form->lanes != 16 || form->dot_tokens != form_bf16.dot_tokens) continue;
         few[type] = *kernels->linear[type];
+        few[type].dot_tokens = 0;
         few[type].many = many[type];
         few[type].stream = NULL;
         kernels->linear[type] = &few[type];

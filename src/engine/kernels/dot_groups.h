@@ -1,4 +1,5 @@
-/* Few tokens in groups of four, two and one, so that a weight that was loaded is used as often.
+/* Few tokens in groups of four, two and one, and of six where the set has registers for them, so
+ * that a weight that was loaded is used as often.
  * Included after the set's dot_rows, which multiplies S weight rows with T tokens from token t. */
 #ifndef PJ_KERNELS_DOT_GROUPS_H
 #define PJ_KERNELS_DOT_GROUPS_H
@@ -12,8 +13,11 @@ INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, 
         (const char *)w->data + (row + s * apart) * w->row_bytes;
     for (size_t t = 0; t < d->x->tokens;) {
         size_t left = d->x->tokens - t, done = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        if (DOT_TOKENS == 6 && left >= 6 && left != 8) done = 6;
         float sums[STREAMS][DOT_TOKENS];
-        if (done == 4)
+        if (done == 6)
+            dot_rows(type, d, t, rows, sums, S, DOT_TOKENS);
+        else if (done == 4)
             dot_rows(type, d, t, rows, sums, S, 4);
         else if (done == 2)
             dot_rows(type, d, t, rows, sums, S, 2);

@@ -55,10 +55,17 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/* Whether that many tokens are few: multiplied as rows, by `dot`. */
+static bool is_few(const pj_kernels *kernels, pj_dtype type, size_t tokens)
+{
+    const pj_tile_kernels *k = kernels->linear[type];
+    return tokens <= (k->dot_tokens ? k->dot_tokens : kernels->forms[k->form]->dot_tokens);
+}
+
 static const pj_tile_kernels *kernels_for(const pj_kernels *kernels, pj_dtype type, size_t tokens)
 {
     const pj_tile_kernels *k = kernels->linear[type];
-    if (tokens <= kernels->forms[k->form]->dot_tokens) return k;
+    if (is_few(kernels, type, tokens)) return k;
     if (k->many) k = k->many;
     return k->stream && tokens <= k->stream->most_tokens ? k->stream : k;
 }
@@ -66,6 +73,12 @@ static const pj_tile_kernels *kernels_for(const pj_kernels *kernels, pj_dtype ty
 pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type, size_t tokens)
 {
     return kernels_for(kernels, type, tokens)->form;
+}
+
+bool pj_linear_shares(const pj_kernels *kernels, pj_dtype a, pj_dtype b, size_t tokens)
+{
+    return pj_linear_form(kernels, a, tokens) == pj_linear_form(kernels, b, tokens) &&
+           is_few(kernels, a, tokens) == is_few(kernels, b, tokens);
 }
 
 bool pj_linear_is_float32(const pj_kernels *kernels, pj_dtype type)
@@ -163,7 +176,7 @@ void pj_linear_pack(const pj_kernels *kernels, pj_team *team, pj_dtype type, con
                           .cols = cols,
                           .x = x,
                           .x_stride = x_stride,
-                          .panels = tokens > p.form->dot_tokens,
+                          .panels = !is_few(kernels, type, tokens),
                           .values = memory};
     p.value_bytes = value_bytes(form, packed->panels);
     if (packed->panels) p.panel = panel_tokens(p.form, tokens);

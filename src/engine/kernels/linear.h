@@ -21,6 +21,9 @@
 /* The form in which kernels read this many activations for weights of this type. */
 pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type, size_t tokens);
 
+/* Whether activations that were packed for weights of one type serve those of the other. */
+bool pj_linear_shares(const pj_kernels *kernels, pj_dtype a, pj_dtype b, size_t tokens);
+
 /* Whether products are computed in float32, of one token and of many. */
 bool pj_linear_is_float32(const pj_kernels *kernels, pj_dtype type);
 /* Size of the caller's buffer (64-byte aligned) for packed activations of any form; 0 on

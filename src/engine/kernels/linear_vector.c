@@ -1,9 +1,11 @@
 /* Products of F32, F16 and BF16 weights with float activations, vectorised. Few tokens: four weight
- * rows at once, each its own memory stream, times up to four tokens. Many: the register tile over
- * panels; 16-bit rows are converted to float once for all panels. */
+ * rows at once, each its own memory stream, times up to four tokens, or six. Many: the register
+ * tile over panels; 16-bit rows are converted to float once for all panels. */
 #include "engine/kernels/vector_tile.h"
 
-enum { STREAMS = 4, DOT_TOKENS = 4 };
+/* With 32 registers a row's products with six tokens at once leave panels of up to 64 behind, for
+ * which 16-bit rows would have to be converted and stored first. */
+enum { STREAMS = 4, DOT_TOKENS = LANES == 16 ? 6 : 4, MOST_16_BIT = LANES == 16 ? 64 : 8 };
 
 static const size_t value_bytes[] = {[PJ_F32] = 4, [PJ_F16] = 2, [PJ_BF16] = 2};
 
@@ -149,7 +151,8 @@ enum { STRETCH = 196608 / (TILE_VECTORS * LANES * 4) / 16 * 16 };
 #define TYPE(name)                                                               \
     {                                                                            \
         .form = PJ_FORM_F32, .dot = dot_##name, .tile = tile, .rows = TILE_ROWS, \
-        .stretch = STRETCH, .unpack = unpack_##name, .unpacked_bytes = 4         \
+        .dot_tokens = MOST_16_BIT, .stretch = STRETCH, .unpack = unpack_##name,  \
+        .unpacked_bytes = 4                                                      \
     }
 
 static const pj_tile_kernels by_f32 = {.form = PJ_FORM_F32,

@@ -86,6 +86,7 @@ typedef struct pj_tile {
 struct pj_tile_kernels {
     pj_form form;
     void (*dot)(const pj_dot *dot);
+    size_t dot_tokens;                 /* maximum number of tokens for `dot`; 0: the form's */
     void (*tile)(const pj_tile *tile); /* NULL where the form has no panels */
     size_t rows;                       /* of a tile call */
     size_t stretch;                    /* columns per tile call, so that the panel stays in cache */

@@ -638,7 +638,8 @@ static void extras_of_all_rows(void **state)
  * of each token. */
 static void experts_of_broken_weights(void **state)
 {
-    static const char *const names[] = {"qwen2-moe", "glm4-moe", "phimoe"}; /* each kind of router */
+    static const char *const names[] = {"qwen2-moe", "glm4-moe",
+                                        "phimoe"}; /* each kind of router */
     enum { ROWS = 24 };
     int32_t ids[ROWS];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

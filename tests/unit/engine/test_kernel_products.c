@@ -219,7 +219,9 @@ static void product(const pj_kernels *k, const product_case *c)
 
 static void test_products(void **state)
 {
-    static const size_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 31, 33, 48, 49, 97, 130};
+    static const size_t tokens[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
+                                    16, 17, 23, 31, 33, 48, 49, 64, 65, 97, 130};
+    enum { KINDS = sizeof tokens / sizeof *tokens };
     enum { SHAPES = PJ_SANITIZED ? 16 : 32, ROWS = PJ_SANITIZED ? 100 : 300 };
     FOR_SETS(k) for (int type = 0; type < PJ_DTYPE_COUNT; type++) for (int i = 0; i < SHAPES; i++)
     {
@@ -229,7 +231,7 @@ static void test_products(void **state)
         product_case c = {.type = (pj_dtype)type,
                           .rows = 1 + up_to(i % 4 == 0 ? ROWS : 40),
                           .cols = block * (1 + up_to(block == 1 ? 700 : 1024 / block)),
-                          .tokens = tokens[i % 16],
+                          .tokens = tokens[(i + type) % KINDS],
                           .threads = 1 + (unsigned)(i % 3),
                           .bias = i % 2};
         product(k, &c);
@@ -303,13 +305,24 @@ static void test_tile_traffic(void **state)
 }
 #endif
 
-/* Several matrices in one dispatch give the same results as separately, for any number of tokens.
- */
+/* A type whose weights take activations that are packed for `type`. */
+static pj_dtype one_that_shares(const pj_kernels *k, pj_dtype type, size_t tokens)
+{
+    for (;;) {
+        pj_dtype other = (pj_dtype)up_to(PJ_DTYPE_COUNT);
+        if (pj_linear_shares(k, other, type, tokens)) return other;
+    }
+}
+
+/* Several matrices in one dispatch, of types that share packed activations, give the same results
+ * as separately, for any number of tokens. */
 static void test_jobs_together(void **state)
 {
-    FOR_SETS(k) for (size_t tokens = 1; tokens < 70; tokens += 23)
+    FOR_SETS(k)
+    for (int type = 0; type < PJ_DTYPE_COUNT; type++) for (size_t tokens = 1 + up_to(6);
+                                                           tokens < 70; tokens += 17)
     {
-        enum { COLS = 320 };
+        enum { COLS = 512 };
         static const size_t rows[3] = {64, 8, 37};
         float *x = random_row(tokens * COLS, -1, 1), *y[3], *alone = random_row(tokens * 64, 0, 0);
         void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(tokens, COLS));
@@ -318,15 +331,16 @@ static void test_jobs_together(void **state)
         pj_linear_job jobs[3];
         pj_team *team = team_of(2);
         for (int j = 0; j < 3; j++) {
-            size_t row_bytes = pj_dtype_row_bytes(PJ_Q8_0, COLS);
+            pj_dtype of = j == 0 ? (pj_dtype)type : one_that_shares(k, (pj_dtype)type, tokens);
+            size_t row_bytes = pj_dtype_row_bytes(of, COLS);
             bytes[j] = test_malloc(rows[j] * row_bytes);
-            random_weights(PJ_Q8_0, bytes[j], COLS * rows[j]);
-            w[j] = (pj_matrix){bytes[j], PJ_Q8_0, rows[j], COLS, row_bytes};
+            random_weights(of, bytes[j], COLS * rows[j]);
+            w[j] = (pj_matrix){bytes[j], of, rows[j], COLS, row_bytes};
             y[j] = random_row(tokens * rows[j], 0, 0);
             jobs[j] = (pj_linear_job){&w[j], NULL, y[j], rows[j]};
         }
         pj_packed packed;
-        pj_linear_pack(k, team, PJ_Q8_0, x, COLS, tokens, COLS, memory, &packed);
+        pj_linear_pack(k, team, (pj_dtype)type, x, COLS, tokens, COLS, memory, &packed);
         pj_linear_run(k, team, &packed, jobs, 3);
         for (int j = 0; j < 3; j++) {
             pj_linear_job job = {&w[j], NULL, alone, rows[j]};
