@@ -315,41 +315,45 @@ static pj_dtype one_that_shares(const pj_kernels *k, pj_dtype type, size_t token
 }
 
 /* Several matrices in one dispatch, of types that share packed activations, give the same results
- * as separately, for any number of tokens. */
+ * as separately. */
+static void jobs_together(const pj_kernels *k, pj_dtype type, size_t tokens)
+{
+    enum { COLS = 512 };
+    static const size_t rows[3] = {64, 8, 37};
+    float *x = random_row(tokens * COLS, -1, 1), *y[3], *alone = random_row(tokens * 64, 0, 0);
+    void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(tokens, COLS));
+    uint8_t *bytes[3];
+    pj_matrix w[3];
+    pj_linear_job jobs[3];
+    pj_team *team = team_of(2);
+    for (int j = 0; j < 3; j++) {
+        pj_dtype of = j == 0 ? type : one_that_shares(k, type, tokens);
+        size_t row_bytes = pj_dtype_row_bytes(of, COLS);
+        bytes[j] = test_malloc(rows[j] * row_bytes);
+        random_weights(of, bytes[j], COLS * rows[j]);
+        w[j] = (pj_matrix){bytes[j], of, rows[j], COLS, row_bytes};
+        y[j] = random_row(tokens * rows[j], 0, 0);
+        jobs[j] = (pj_linear_job){&w[j], NULL, y[j], rows[j]};
+    }
+    pj_packed packed;
+    pj_linear_pack(k, team, type, x, COLS, tokens, COLS, memory, &packed);
+    pj_linear_run(k, team, &packed, jobs, 3);
+    for (int j = 0; j < 3; j++) {
+        pj_linear_job job = {&w[j], NULL, alone, rows[j]};
+        multiply(k, team, x, COLS, tokens, &job, memory);
+        assert_memory_equal(alone, y[j], tokens * rows[j] * sizeof(float));
+        test_free(bytes[j]), test_free(y[j]);
+    }
+    pj_free(memory);
+    test_free(x), test_free(alone);
+}
+
 static void test_jobs_together(void **state)
 {
-    FOR_SETS(k)
-    for (int type = 0; type < PJ_DTYPE_COUNT; type++) for (size_t tokens = 1 + up_to(6);
-                                                           tokens < 70; tokens += 17)
+    FOR_SETS(k) for (int type = 0; type < PJ_DTYPE_COUNT; type++)
     {
-        enum { COLS = 512 };
-        static const size_t rows[3] = {64, 8, 37};
-        float *x = random_row(tokens * COLS, -1, 1), *y[3], *alone = random_row(tokens * 64, 0, 0);
-        void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(tokens, COLS));
-        uint8_t *bytes[3];
-        pj_matrix w[3];
-        pj_linear_job jobs[3];
-        pj_team *team = team_of(2);
-        for (int j = 0; j < 3; j++) {
-            pj_dtype of = j == 0 ? (pj_dtype)type : one_that_shares(k, (pj_dtype)type, tokens);
-            size_t row_bytes = pj_dtype_row_bytes(of, COLS);
-            bytes[j] = test_malloc(rows[j] * row_bytes);
-            random_weights(of, bytes[j], COLS * rows[j]);
-            w[j] = (pj_matrix){bytes[j], of, rows[j], COLS, row_bytes};
-            y[j] = random_row(tokens * rows[j], 0, 0);
-            jobs[j] = (pj_linear_job){&w[j], NULL, y[j], rows[j]};
-        }
-        pj_packed packed;
-        pj_linear_pack(k, team, (pj_dtype)type, x, COLS, tokens, COLS, memory, &packed);
-        pj_linear_run(k, team, &packed, jobs, 3);
-        for (int j = 0; j < 3; j++) {
-            pj_linear_job job = {&w[j], NULL, alone, rows[j]};
-            multiply(k, team, x, COLS, tokens, &job, memory);
-            assert_memory_equal(alone, y[j], tokens * rows[j] * sizeof(float));
-            test_free(bytes[j]), test_free(y[j]);
-        }
-        pj_free(memory);
-        test_free(x), test_free(alone);
+        for (size_t tokens = 1 + up_to(6); tokens < 70; tokens += 17)
+            jobs_together(k, (pj_dtype)type, tokens);
     }
 }
 
