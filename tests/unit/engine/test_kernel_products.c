@@ -186,7 +186,7 @@ static void product(const pj_kernels *k, const product_case *c)
     if (is_streamed(k, c->type, c->tokens)) anew = false;
     bool to_bf16 = form == PJ_FORM_BF16 && c->type != PJ_BF16; /* weights are rounded too */
     double slack = anew                    ? (minima ? 2e-3 : 6e-3)
-                   : to_bf16               ? 0x1p-9 + 2e-5
+                   : to_bf16               ? 0x1p-8 + 2e-5
                    : form == PJ_FORM_BF16  ? 2e-5
                    : form == PJ_FORM_SPLIT ? 0x1p-17 + 3e-6
                                            : 3e-6;
