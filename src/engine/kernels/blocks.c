@@ -21,6 +21,7 @@
 #include "engine/kernels/codebook.h"
 #include "engine/kernels/half.h"
 
+#include <float.h>
 #include <math.h>
 
 static void q8_0_block(const uint8_t *block, float *y)
@@ -163,13 +164,30 @@ void pj_blocks_dequantise(pj_dtype type, const void *row, float *y, size_t n)
 
 /* ---- quantising ------------------------------------------------------------------------- */
 
+/* What a scale is multiplied with: 0 where it is not a number, or so small that its half is 0. */
+static float inverse_of(float d)
+{
+    return fabsf(d) >= 0x1p-64f && fabsf(d) <= FLT_MAX ? 1 / d : 0;
+}
+
+/* 0; NaN if one of 32 values is not finite. Codes have no NaN: the scale must carry it. */
+static float nothing_of(const float *x)
+{
+    float nothing = 0;
+    for (int i = 0; i < 32; i++) nothing += 0 * x[i];
+    return nothing;
+}
+
+static const float no_values[32];
+
 /* Divides by the scale before rounding it to f16, as the formats' own tools do. */
 static void to_q8_0(const float *x, uint8_t *block)
 {
     float largest = 0;
     for (int i = 0; i < 32; i++) largest = fmaxf(largest, fabsf(x[i]));
-    float d = largest / 127, inverse = d > 0 ? 1 / d : 0;
+    float d = largest / 127 + nothing_of(x), inverse = inverse_of(d);
     uint16_t half = pj_f16_of_float(d);
+    if (isnan(d)) x = no_values;
     memcpy(block, &half, 2);
     for (int i = 0; i < 32; i++) block[2 + i] = (uint8_t)(int8_t)roundf(x[i] * inverse);
 }
@@ -185,8 +203,9 @@ static void to_q4_0(const float *x, uint8_t *block)
     float largest = 0;
     for (int i = 0; i < 32; i++)
         if (fabsf(x[i]) > fabsf(largest)) largest = x[i];
-    float d = largest / -8, inverse = d != 0 ? 1 / d : 0;
+    float d = largest / -8 + nothing_of(x), inverse = inverse_of(d);
     uint16_t half = pj_f16_of_float(d);
+    if (isnan(d)) x = no_values;
     memcpy(block, &half, 2);
     for (int i = 0; i < 16; i++)
         block[2 + i] = (uint8_t)(q4_code(x[i], inverse) | q4_code(x[i + 16], inverse) << 4);

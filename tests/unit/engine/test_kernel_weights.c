@@ -253,6 +253,14 @@ static void test_quantise(void **state)
         x[0] = -8.0f;
         k->quantise(PJ_Q4_0, x, block, 32);
         assert_int_equal(block[2 + 4] & 15, 15);
+        for (int broken = 0; broken < 4; broken++) { /* else a broken model looks healthy */
+            pj_dtype type = broken % 2 ? PJ_Q4_0 : PJ_Q8_0;
+            x[17] = broken < 2 ? NAN : -INFINITY;
+            k->quantise(type, x, block, 32);
+            k->dequantise(type, block, y, 32);
+            if (isfinite(y[17]))
+                fail_msg("%s: %g becomes %g", k->name, (double)x[17], (double)y[17]);
+        }
         float *row = random_row(96, -2, 2), back[96];
         uint8_t bytes[96 * 4];
         k->quantise(PJ_F16, row, bytes, 96);
