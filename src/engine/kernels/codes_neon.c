@@ -22,7 +22,8 @@ static void pack_block(const float *x, int8_t *codes, float *scale, int32_t *sum
         v[i] = vec_load(x + i * 4);
         most = vec_max_magnitude(most, v[i]);
     }
-    float largest = vec_largest_magnitude(most), inverse = largest > 0 ? 127 / largest : 0;
+    float largest = vec_largest_magnitude(most);
+    float inverse = largest > PJ_LEAST_SCALED ? 127 / largest : 0;
     int32x4_t all = vdupq_n_s32(0);
     UNROLL for (size_t i = 0; i < 8; i += 2)
     {
@@ -192,9 +193,9 @@ static void dot_unpacked(const pj_dot *d)
                     acc = vfmaq_n_f32(acc, multiply_block(c, x + b * 32), scale * scales[b]);
                     low += minima[b] * scale * (float)d->x->sums[first + b];
                 }
-                float *y = &d->y[t * d->y_stride + row];
-                float before = at > 0 ? *y : d->bias ? d->bias[row] : 0;
+                float *y = &d->y[t * d->y_stride + row], before = at > 0 ? *y : 0;
                 *y = before + vaddvq_f32(acc) + low / PJ_Q8_OFFSET;
+                if (d->bias && at + n == w->cols) *y += d->bias[row];
             }
         }
 }

@@ -19,7 +19,7 @@ INLINE float largest_of(const float *x, size_t blocks)
 INLINE float quantise_group(const float *x, size_t blocks, __m256i *codes)
 {
     float largest = largest_of(x, blocks);
-    float inverse = largest > 0 ? 127 / largest : 0;
+    float inverse = largest > PJ_LEAST_SCALED ? 127 / largest : 0;
     for (size_t b = 0; b < blocks; b++, x += PJ_Q8_BLOCK) {
         __m256i part[4];
         UNROLL for (size_t i = 0; i < 4; i++) part[i] =

@@ -257,7 +257,8 @@ static void pack_q8(const float *x, size_t n, void *values, float *scales, int32
             nothing += 0 * x[i];
         }
         bool finite = nothing == 0;
-        float scale = largest / 127 + nothing, inverse = largest > 0 ? 127 / largest : 0;
+        float scale = largest / 127 + nothing;
+        float inverse = largest > PJ_LEAST_SCALED ? 127 / largest : 0;
         int sum = 0;
         for (int i = 0; i < PJ_Q8_BLOCK; i++) {
             codes[i] = finite ? (int8_t)rintf(x[i] * inverse) : 0;
@@ -320,11 +321,11 @@ static void dot_q8(const pj_dot *d)
                          scales, minima);
             for (size_t t = 0; t < d->x->tokens; t++) {
                 size_t block = (t * w->cols + at) / 32;
-                float *y = &d->y[t * d->y_stride + row];
-                float before = at > 0 ? *y : d->bias ? d->bias[row] : 0;
+                float *y = &d->y[t * d->y_stride + row], before = at > 0 ? *y : 0;
                 *y = before + dot_q8_row(codes, scales, has_minima ? minima : NULL,
                                          (const int8_t *)d->x->values + t * w->cols + at,
                                          d->x->scales + block, d->x->sums + block, n / 32);
+                if (d->bias && at + n == w->cols) *y += d->bias[row];
             }
         }
     }

@@ -33,6 +33,10 @@ enum {
     PJ_Q8_OFFSET = 128
 };
 
+/* Where the largest of some values that share a scale is smaller, they are taken for 0: codes are
+ * multiples of a reciprocal, which would be infinite. */
+#define PJ_LEAST_SCALED 0x1p-112f
+
 /* How activations are packed in one form. */
 struct pj_form_kernels {
     size_t dot_tokens;    /* maximum number of tokens for `dot`; SIZE_MAX: all (no panels) */
@@ -54,7 +58,7 @@ typedef struct pj_dot {
     const pj_matrix *weights;
     size_t begin, end;
     const pj_packed *x;
-    const float *bias; /* [rows], or NULL */
+    const float *bias; /* [rows], or NULL; added last, as if it were added afterwards */
     float *y;          /* [tokens][y_stride] */
     size_t y_stride;
     void *scratch; /* the thread's PJ_TEAM_SCRATCH_BYTES */

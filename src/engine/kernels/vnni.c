@@ -26,7 +26,7 @@ INLINE void pack_group(const float *x, size_t blocks, __m256i *codes, float *sca
     vec most = vec_of(0);
     for (size_t i = 0; i < 2 * blocks; i++) most = vec_max_magnitude(most, vec_load(x + i * 16));
     float largest = vec_largest_magnitude(most);
-    __m512 inverse = _mm512_set1_ps(largest > 0 ? 127 / largest : 0);
+    __m512 inverse = _mm512_set1_ps(largest > PJ_LEAST_SCALED ? 127 / largest : 0);
     for (size_t b = 0; b < blocks; b++, x += PJ_Q8_BLOCK) {
         __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inverse));
         __m512i high = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + 16), inverse));

@@ -54,7 +54,7 @@ INLINE void pack_words(const float *x, size_t x_stride, size_t tokens, size_t bl
     float inverse[8];
     for (size_t t = 0; t < 8; t++) {
         float largest = t < tokens ? largest_of(x + t * x_stride, blocks) : 0;
-        inverse[t] = largest > 0 ? WORD_CODES / largest : 0;
+        inverse[t] = largest > PJ_LEAST_SCALED ? WORD_CODES / largest : 0;
         scales[t] = largest / WORD_CODES;
         products[t] = even[t] = odd[t] = vec_of(0);
     }
@@ -110,7 +110,8 @@ typedef struct word_scale {
 /* `sum` accumulates all inputs of the values: a non-finite one makes all of them non-finite. */
 INLINE word_scale scale_words(float largest, float sum)
 {
-    return (word_scale){largest / WORD_LARGEST + 0 * sum, largest > 0 ? WORD_LARGEST / largest : 0};
+    return (word_scale){largest / WORD_LARGEST + 0 * sum,
+                        largest > PJ_LEAST_SCALED ? WORD_LARGEST / largest : 0};
 }
 
 INLINE float larger(float a, float b)

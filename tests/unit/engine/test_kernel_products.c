@@ -390,6 +390,65 @@ static void test_rows_apart(void **state)
         }
 }
 
+/* A bias is added last, so that adding it in an operation of its own gives the same bits; with more
+ * columns than any set unpacks at once. */
+static void test_bias_is_last(void **state)
+{
+    enum { COLS = 16384 + 512, ROWS = 3, MOST_TOKENS = 9 };
+    FOR_SETS(k)
+    for (int type = 0; type < PJ_DTYPE_COUNT; type++)
+        for (size_t n = 1; n <= MOST_TOKENS; n += 4) {
+            size_t row_bytes = pj_dtype_row_bytes((pj_dtype)type, COLS);
+            uint8_t *bytes = test_malloc(ROWS * row_bytes);
+            random_weights((pj_dtype)type, bytes, ROWS * COLS);
+            float *x = random_row(n * COLS, -1, 1), *bias = random_row(ROWS, -1, 1);
+            float with[MOST_TOKENS * ROWS], without[MOST_TOKENS * ROWS];
+            void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(n, COLS));
+            pj_matrix w = {bytes, (pj_dtype)type, ROWS, COLS, row_bytes};
+            pj_linear_job job = {&w, bias, with, ROWS}, plain = {&w, NULL, without, ROWS};
+            multiply(k, team_of(1), x, COLS, n, &job, memory);
+            multiply(k, team_of(1), x, COLS, n, &plain, memory);
+            for (size_t i = 0; i < n * ROWS; i++) {
+                float want = without[i] + bias[i % ROWS];
+                if (with[i] != want)
+                    fail_msg("%s %s: %.9g with a bias, %.9g if it is added afterwards", k->name,
+                             pj_dtype_get((pj_dtype)type)->name, (double)with[i], (double)want);
+            }
+            pj_free(memory);
+            test_free(bytes), test_free(x), test_free(bias);
+        }
+}
+
+/* Activations whose scale has no finite reciprocal are at most rounded to zero. */
+static void test_tiny_activations(void **state)
+{
+    enum { COLS = 768, ROWS = 5, MOST_TOKENS = 9 };
+    FOR_SETS(k)
+    for (int type = 0; type < PJ_DTYPE_COUNT; type++)
+        for (size_t n = 1; n <= MOST_TOKENS; n += 4) {
+            size_t row_bytes = pj_dtype_row_bytes((pj_dtype)type, COLS);
+            uint8_t *bytes = test_malloc(ROWS * row_bytes);
+            random_weights((pj_dtype)type, bytes, ROWS * COLS);
+            float *x = random_row(n * COLS, -1, 1), y[MOST_TOKENS * ROWS], row[COLS];
+            for (size_t i = 0; i < n * COLS; i++) x[i] *= 1e-37f;
+            void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(n, COLS));
+            pj_matrix w = {bytes, (pj_dtype)type, ROWS, COLS, row_bytes};
+            pj_linear_job job = {&w, NULL, y, ROWS};
+            multiply(k, team_of(1), x, COLS, n, &job, memory);
+            for (size_t r = 0; r < ROWS; r++) {
+                double most = 0;
+                pj_kernels_find("c")->dequantise(w.type, bytes + r * row_bytes, row, COLS);
+                for (size_t i = 0; i < COLS; i++) most += fabs((double)row[i]) * 1e-37;
+                for (size_t t = 0; t < n; t++)
+                    if (!(fabs((double)y[t * ROWS + r]) <= most))
+                        fail_msg("%s %s: %g, at most %g", k->name, pj_dtype_get(w.type)->name,
+                                 (double)y[t * ROWS + r], most);
+            }
+            pj_free(memory);
+            test_free(bytes), test_free(x);
+        }
+}
+
 /* Codes of activations have no NaN: their scale must carry it, or a broken model looks healthy. */
 static void test_not_finite(void **state)
 {
@@ -479,13 +538,14 @@ static void test_statistics(void **state)
 int test_kernel_products(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),       cmocka_unit_test(test_even_scales),
+        cmocka_unit_test(test_products),         cmocka_unit_test(test_even_scales),
         cmocka_unit_test(test_large_products),
 #ifdef PJ_AMX_MODEL
         cmocka_unit_test(test_tile_traffic),
 #endif
-        cmocka_unit_test(test_passes),         cmocka_unit_test(test_jobs_together),
-        cmocka_unit_test(test_rows_apart),     cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_passes),           cmocka_unit_test(test_jobs_together),
+        cmocka_unit_test(test_rows_apart),       cmocka_unit_test(test_bias_is_last),
+        cmocka_unit_test(test_tiny_activations), cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, free_teams);
