@@ -1,6 +1,6 @@
 /*
- * Few tokens of IQ3_XXS with AVX-512 VBMI, whose permutations look up 64 bytes at once. A table of
- * each of the four values of all entries stays in registers, so that a block's 64 entries become
+ * Few tokens of IQ3_XXS and IQ3_S with AVX-512 VBMI, whose permutations look up 64 bytes at once.
+ * There is a table of each of the four values of all entries, so that a block's 64 entries become
  * four vectors without being taken apart: the first values of all entries, the second, ... In the
  * activations' form for this, each 256 columns are in the same order (PJ_FORM_Q8_PLANES). A lane
  * then adds up sixteen neighbouring columns, which have one scale.
@@ -14,10 +14,19 @@
 
 #include <string.h>
 
-enum { STREAMS = 4, DOT_TOKENS = 4, PLANES = 4, COLUMNS = 256, ENTRIES = 256 };
+enum {
+    STREAMS = 4,
+    DOT_TOKENS = 4,
+    PLANES = 4,
+    COLUMNS = 256,
+    PART = 128, /* entries that one permutation looks up */
+    PARTS_XXS = 2,
+    PARTS_S = 4
+};
 
 /* Filled by apply: a value of each entry, with the offset of codes; eight signs of seven bits. */
-static _Alignas(64) uint8_t levels[PLANES][ENTRIES], signs_of_seven[128];
+static _Alignas(64) uint8_t levels_xxs[PLANES][PARTS_XXS * PART], levels_s[PLANES][PARTS_S * PART],
+    signs_of_seven[PART];
 
 /* A block of weights. */
 typedef struct planes {
@@ -59,12 +68,21 @@ INLINE plane_inputs load_inputs(const float *scales, const int32_t *sums)
 
 /* ---- weights ---------------------------------------------------------------------------- */
 
-/* One value of each entry: `upper` are those from 128 on. */
-INLINE __m512i look_up(const uint8_t table[ENTRIES], __m512i entries, __mmask64 upper)
+/* Of each entry one value, from those of its part's entries; with the sign. */
+INLINE __m512i look_up(const uint8_t *table, __m512i entries, const __mmask64 *parts,
+                       const size_t count, __mmask64 negative)
 {
     const __m512i *t = (const __m512i *)(const void *)table;
-    __m512i some = _mm512_mask2_permutex2var_epi8(t[2], entries, upper, t[3]);
-    return _mm512_mask2_permutex2var_epi8(t[0], some, ~upper, t[1]);
+    __m512i codes = entries; /* those not looked up yet stay entries */
+    UNROLL for (size_t p = 0; p < count; p++) codes =
+        _mm512_mask2_permutex2var_epi8(t[2 * p], codes, parts[p], t[2 * p + 1]);
+    return _mm512_mask_sub_epi8(codes, negative, _mm512_set1_epi8((char)(2 * BOOK_SIGNED)), codes);
+}
+
+/* Of `signs`, those of value j of each entry. */
+INLINE __mmask64 negative_values(__m512i signs, const int j)
+{
+    return _mm512_test_epi8_mask(signs, _mm512_set1_epi16((short)(0x1001 << j)));
 }
 
 /* Eight signs of each of 32 groups of eight columns, twice: of the first entry and the second. */
@@ -82,18 +100,37 @@ INLINE void load_iq3_xxs(const char *at, planes *w)
         _mm512_cvtepu32_epi64(_mm256_loadu_si256((const __m256i *)(const void *)(at + 66)));
     __m512i signs = look_up_signs(rests);
     __mmask64 upper = _mm512_movepi8_mask(entries);
-    UNROLL for (int j = 0; j < PLANES; j++)
-    {
-        __m512i codes = look_up(levels[j], entries, upper);
-        __mmask64 negative = _mm512_test_epi8_mask(signs, _mm512_set1_epi16((short)(0x1001 << j)));
-        w->codes[j] =
-            _mm512_mask_sub_epi8(codes, negative, _mm512_set1_epi8((char)(2 * BOOK_SIGNED)), codes);
-    }
+    const __mmask64 parts[PARTS_XXS] = {~upper, upper};
+    UNROLL for (int j = 0; j < PLANES; j++) w->codes[j] =
+        look_up(levels_xxs[j], entries, parts, PARTS_XXS, negative_values(signs, j));
     /* twice the four highest bits, plus one */
     __m512i scales = _mm512_or_si512(_mm512_srli_epi64(rests, 27), _mm512_set1_epi32(1));
     scales = _mm512_shuffle_epi32(scales, 0xa0);
     w->scales =
         _mm512_mul_ps(_mm512_cvtepi32_ps(scales), _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at)) / 4));
+}
+
+INLINE void load_iq3_s(const char *at, planes *w)
+{
+    __m512i entries = _mm512_loadu_si512(at + 2);
+    __mmask64 upper = _mm512_movepi8_mask(entries), ninth;
+    memcpy(&ninth, at + 66, sizeof ninth);
+    __m512i signs =
+        _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(at + 74)));
+    signs = _mm512_or_si512(signs, _mm512_slli_epi16(signs, 8));
+    const __mmask64 parts[PARTS_S] = {~(upper | ninth), upper & ~ninth, ninth & ~upper,
+                                      upper & ninth};
+    UNROLL for (int j = 0; j < PLANES; j++) w->codes[j] =
+        look_up(levels_s[j], entries, parts, PARTS_S, negative_values(signs, j));
+    /* twice four bits, plus one */
+    const __m512i places =
+        _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
+    __m512i scales =
+        _mm512_srlv_epi32(_mm512_set1_epi32((int)pj_blocks_u32((const uint8_t *)at + 106)), places);
+    scales = _mm512_and_si512(scales, _mm512_set1_epi32(15));
+    scales = _mm512_add_epi32(_mm512_add_epi32(scales, scales), _mm512_set1_epi32(1));
+    w->scales =
+        _mm512_mul_ps(_mm512_cvtepi32_ps(scales), _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at))));
 }
 
 /* S rows times T tokens, which start at `token`. */
@@ -118,7 +155,10 @@ INLINE void dot_rows(pj_dtype type, const pj_dot *d, size_t token, const char *c
             planes w;
             const char *at = rows[s] + b * bytes;
             for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(at + ahead + line);
-            load_iq3_xxs(at, &w);
+            if (type == PJ_IQ3_S)
+                load_iq3_s(at, &w);
+            else
+                load_iq3_xxs(at, &w);
             UNROLL for (size_t t = 0; t < T; t++)
             {
                 __m512i sum = in[t].start;
@@ -140,19 +180,39 @@ static void dot_iq3_xxs(const pj_dot *d)
     dot_type(d, PJ_IQ3_XXS);
 }
 
+static void dot_iq3_s(const pj_dot *d)
+{
+    dot_type(d, PJ_IQ3_S);
+}
+
 /* ----------------------------------------------------------------------------------------- */
 
 /* Of the VNNI set but for few tokens; every apply that reaches them writes the same. */
-static pj_tile_kernels by_iq3_xxs;
+static pj_tile_kernels by_iq3_xxs, by_iq3_s;
 static pj_form_kernels form_planes;
+
+static void fill_levels(uint8_t *table, const uint32_t *entries, size_t count)
+{
+    for (size_t j = 0; j < PLANES; j++)
+        for (size_t i = 0; i < count; i++)
+            table[j * count + i] = (uint8_t)(BOOK_SIGNED + (entries[i] >> 8 * j & 255));
+}
 
 static void fill_tables(void)
 {
     book_levels = pj_codebook_levels();
-    for (int i = 0; i < ENTRIES; i++)
-        for (int j = 0; j < PLANES; j++)
-            levels[j][i] = (uint8_t)(BOOK_SIGNED + (book_levels->iq3_xxs[i] >> 8 * j & 255));
-    for (unsigned i = 0; i < 128; i++) signs_of_seven[i] = (uint8_t)book_eighth_signs(i);
+    fill_levels(levels_xxs[0], book_levels->iq3_xxs, PARTS_XXS * PART);
+    fill_levels(levels_s[0], book_levels->iq3_s, PARTS_S * PART);
+    for (unsigned i = 0; i < PART; i++) signs_of_seven[i] = (uint8_t)book_eighth_signs(i);
+}
+
+static void add_type(pj_kernels *kernels, pj_dtype type, pj_tile_kernels *by,
+                     void (*dot)(const pj_dot *dot))
+{
+    *by = *kernels->linear[type];
+    by->form = PJ_FORM_Q8_PLANES;
+    by->dot = dot;
+    kernels->linear[type] = by;
 }
 
 void pj_kernels_vbmi_apply(pj_kernels *kernels)
@@ -166,8 +226,6 @@ void pj_kernels_vbmi_apply(pj_kernels *kernels)
     form_planes.pack_row = pack_planes;
     kernels->forms[PJ_FORM_Q8_PLANES] = &form_planes;
     kernels->peak[PJ_FORM_Q8_PLANES] = kernels->peak[PJ_FORM_Q8_WIDE];
-    by_iq3_xxs = *kernels->linear[PJ_IQ3_XXS];
-    by_iq3_xxs.form = PJ_FORM_Q8_PLANES;
-    by_iq3_xxs.dot = dot_iq3_xxs;
-    kernels->linear[PJ_IQ3_XXS] = &by_iq3_xxs;
+    add_type(kernels, PJ_IQ3_XXS, &by_iq3_xxs, dot_iq3_xxs);
+    add_type(kernels, PJ_IQ3_S, &by_iq3_s, dot_iq3_s);
 }
