@@ -8,9 +8,9 @@
  * The number of tokens selects the algorithm: few (decode) stream each weight row once past all
  * tokens and are memory-bound; many (prefill) are blocked matrix products.
  *
- * The form depends only on the weight type and the kernel set, so a batch gives the same results as
- * single tokens, up to the order of summation; except with AMX, where many tokens of F16 and of
- * quantised types are multiplied in bfloat16.
+ * A batch gives the same results as single tokens up to the order of summation and, for quantised
+ * types, up to rounding: kernels for many tokens round some weights and activations again, and AMX
+ * multiplies many tokens of F16 and of quantised types in bfloat16.
  */
 #ifndef PJ_KERNELS_LINEAR_H
 #define PJ_KERNELS_LINEAR_H
