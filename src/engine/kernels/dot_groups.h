@@ -13,7 +13,7 @@ INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, 
         (const char *)w->data + (row + s * apart) * w->row_bytes;
     for (size_t t = 0; t < d->x->tokens;) {
         size_t left = d->x->tokens - t, done = left >= 4 ? 4 : left >= 2 ? 2 : 1;
-        if (DOT_TOKENS == 6 && left >= 6 && left != 8) done = 6;
+        if (DOT_TOKENS == 6 && left >= 6 && left != 8) done = 6; /* eight: twice four */
         float sums[STREAMS][DOT_TOKENS];
         if (done == 6)
             dot_rows(type, d, t, rows, sums, S, DOT_TOKENS);

@@ -1,10 +1,10 @@
 /* Products of F32, F16 and BF16 weights with float activations, vectorised. Few tokens: four weight
- * rows at once, each its own memory stream, times up to four tokens, or six. Many: the register
- * tile over panels; 16-bit rows are converted to float once for all panels. */
+ * rows at once, each its own memory stream, times up to four tokens (six with AVX-512). Many: the
+ * register tile over panels; 16-bit rows are converted to float once for all panels. */
 #include "engine/kernels/vector_tile.h"
 
-/* With 32 registers a row's products with six tokens at once leave panels of up to 64 behind, for
- * which 16-bit rows would have to be converted and stored first. */
+/* With 32 registers, multiplying rows of 16-bit weights by six tokens at once is faster than panels
+ * for up to 64 tokens: panels need the rows converted to float32 and stored first. */
 enum { STREAMS = 4, DOT_TOKENS = LANES == 16 ? 6 : 4, MOST_16_BIT = LANES == 16 ? 64 : 8 };
 
 static const size_t value_bytes[] = {[PJ_F32] = 4, [PJ_F16] = 2, [PJ_BF16] = 2};

@@ -68,7 +68,7 @@ INLINE plane_inputs load_inputs(const float *scales, const int32_t *sums)
 
 /* ---- weights ---------------------------------------------------------------------------- */
 
-/* Of each entry one value, from those of its part's entries; with the sign. */
+/* One value of each entry, with its sign. `parts`: which entries each part of the table holds. */
 INLINE __m512i look_up(const uint8_t *table, __m512i entries, const __mmask64 *parts,
                        const size_t count, __mmask64 negative)
 {

@@ -29,7 +29,7 @@ layout(push_constant, scalar) uniform parameters {
     uint logits_stride;
 };
 
-shared float choice[EXPERTS]; /* a thread writes those that it scores; -infinity: excluded */
+shared float choice[EXPERTS]; /* a thread writes those that it scores; -infinity: excluded, or NaN */
 shared float group_scores[GROUPS];
 shared uint chosen_experts[SLOTS];
 shared float chosen_weights[SLOTS];
@@ -45,7 +45,8 @@ void find_scores(uint64_t x, uint64_t p)
     for (uint e = thread; e < EXPERTS; e += threads) {
         float score = SIGMOID != 0 ? sigmoid(float_at(x, e)) : exp(float_at(x, e) - largest) / sum;
         floats(p).at[e] = score;
-        choice[e] = MIXED != 0 ? float_at(x, e) : corrections == 0 ? score : score + float_at(corrections, e);
+        float value = MIXED != 0 ? float_at(x, e) : corrections == 0 ? score : score + float_at(corrections, e);
+        choice[e] = is_nan(value) ? -INFINITY : value; /* choices are distinct, which `order` requires */
     }
     barrier();
 }
@@ -105,7 +106,6 @@ void main()
     candidate best = candidate(0, NO_INDEX);
     for (uint slot = 0; slot < SLOTS; slot++) {
         best = next_best(best);
-        if (best.index == NO_INDEX) best = candidate(0, slot); /* only NaN is left */
         float mixed = MIXED != 0 ? weight_in_reach(best) : 0;
         if (best.index % threads != thread) continue;
         chosen_experts[slot] = best.index;

@@ -1,5 +1,6 @@
 /* Routing, and the two ways through the chosen experts: few tokens as they come, many sorted by
  * expert. */
+#include "assertions.h"
 #include "shader_bench.h"
 
 #include <math.h>
@@ -14,6 +15,7 @@ typedef struct route_case {
     uint32_t groups, kept; /* 0: one */
     float factor;          /* 0: 1 */
     double reach;          /* one after the other; 0: not so */
+    uint32_t broken;       /* that many experts have scores that are NaN */
 } route_case;
 
 typedef struct routed {
@@ -117,6 +119,19 @@ static void check_order(const route_case *c, const uint32_t *chosen, const uint3
     for (uint32_t i = 1; i < c->slots; i++) assert_true(chosen[order[i - 1]] < chosen[order[i]]);
 }
 
+/* Whatever the scores are: products read the entries of `order`. */
+static void check_distinct(const route_case *c, const uint32_t *chosen, const uint32_t *order)
+{
+    bool seen[64] = {false};
+    for (uint32_t i = 0; i < c->slots; i++) {
+        assert_that(chosen[i], <, c->experts);
+        if (seen[chosen[i]]) fail_msg("expert %u is chosen twice", chosen[i]);
+        seen[chosen[i]] = true;
+        assert_that(order[i], <, c->slots);
+    }
+    check_order(c, chosen, order);
+}
+
 static void check_route(route_case c)
 {
     bench_begin();
@@ -124,6 +139,8 @@ static void check_route(route_case c)
     float *logits = bench_random_floats(c.tokens * stride, 4),
           *factors = bench_random_floats(c.experts, 1),
           *corrections = bench_random_floats(c.experts, 0.3f);
+    for (size_t i = 0; i < c.tokens; i++)
+        for (uint32_t e = 0; e < c.broken; e++) logits[i * stride + e] = NAN;
     for (size_t i = 0; c.ties && i < c.tokens * stride; i++) logits[i] = rintf(logits[i]);
     pj_vk_route_args args = {
         .logits = bench_input(logits, c.tokens * stride * sizeof *logits),
@@ -152,6 +169,10 @@ static void check_route(route_case c)
     double want_p[64], want_weights[8];
     uint32_t want[8];
     for (uint32_t t = 0; t < c.tokens; t++) {
+        if (c.broken) {
+            check_distinct(&c, chosen + (size_t)t * c.slots, order + (size_t)t * c.slots);
+            continue;
+        }
         if (c.reach > 0)
             mix_token(&c, logits + t * stride, want_p, want, want_weights);
         else if (c.groups)
@@ -176,6 +197,16 @@ static void experts_are_chosen(void **state)
     check_route((route_case){40, 5, 9, true, false, false, true, true, false, 1, 1, 1});
     check_route((route_case){.experts = 37, .slots = 2, .tokens = 9, .reach = 0.4});
     check_route((route_case){.experts = 16, .slots = 3, .tokens = 5, .ties = true, .reach = 0.02});
+}
+
+static void choices_of_broken_scores_are_distinct(void **state)
+{
+    check_route((route_case){.experts = 12, .slots = 4, .tokens = 5, .broken = 12});
+    check_route(
+        (route_case){.experts = 12, .slots = 4, .tokens = 5, .sigmoid = true, .broken = 10});
+    check_route((route_case){.experts = 16, .slots = 4, .tokens = 5, .reach = 0.4, .broken = 14});
+    check_route(
+        (route_case){16, 5, 5, true, false, false, true, true, true, 4, 2, 2.5f, .broken = 13});
 }
 
 /* ---- weights that apply to the input -------------------------------------------------------- */
@@ -488,6 +519,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(experts_are_chosen),
+        cmocka_unit_test(choices_of_broken_scores_are_distinct),
         cmocka_unit_test(inputs_are_weighed),
         cmocka_unit_test(few_tokens_pass_through_experts),
         cmocka_unit_test(experts_multiply_integers),
