@@ -350,9 +350,10 @@ static void jobs_together(const pj_kernels *k, pj_dtype type, size_t tokens)
 
 static void test_jobs_together(void **state)
 {
+    enum { STEP = PJ_SANITIZED ? 34 : 17 };
     FOR_SETS(k) for (int type = 0; type < PJ_DTYPE_COUNT; type++)
     {
-        for (size_t tokens = 1 + up_to(6); tokens < 70; tokens += 17)
+        for (size_t tokens = 1 + up_to(6); tokens < 70; tokens += STEP)
             jobs_together(k, (pj_dtype)type, tokens);
     }
 }
@@ -394,10 +395,10 @@ static void test_rows_apart(void **state)
  * columns than any set unpacks at once. */
 static void test_bias_is_last(void **state)
 {
-    enum { COLS = 16384 + 512, ROWS = 3, MOST_TOKENS = 9 };
+    enum { COLS = 16384 + 512, ROWS = 3, MOST_TOKENS = 9, STEP = PJ_SANITIZED ? 8 : 4 };
     FOR_SETS(k)
     for (int type = 0; type < PJ_DTYPE_COUNT; type++)
-        for (size_t n = 1; n <= MOST_TOKENS; n += 4) {
+        for (size_t n = 1; n <= MOST_TOKENS; n += STEP) {
             size_t row_bytes = pj_dtype_row_bytes((pj_dtype)type, COLS);
             uint8_t *bytes = test_malloc(ROWS * row_bytes);
             random_weights((pj_dtype)type, bytes, ROWS * COLS);
