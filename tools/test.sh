@@ -83,12 +83,12 @@ fi
 install_page_tools
 # where CI=true, the environment of the Python tests is created while everything is built
 tools/python-torch.sh --install &
-setup "$build"
-# Beside the first step, which waits as much as it computes; its output follows.
+# Built and run beside the first step, which waits as much as it computes; its output follows.
 sanitized_output=$(mktemp)
 trap 'rm -f "$sanitized_output"' EXIT
 test_sanitized >"$sanitized_output" 2>&1 &
 sanitized=$!
+setup "$build"
 suite "all tests" "$build" "$jobs" --no-suite conformance --no-suite alike --timeout-multiplier 4
 wait "$sanitized" || { cat "$sanitized_output"; exit 1; }
 cat "$sanitized_output"
