@@ -497,6 +497,15 @@ describe.skipIf(why)('the page says what is so', () => {
       await page.locator('.panel').first().waitFor();
       expect(await widest(), view).toBeLessThanOrEqual(390);
     }
+    // the longest interval fits its half of the screen
+    await page.locator('.headline .figure').first().waitFor();
+    const overflows = await page.evaluate(() =>
+      [...document.querySelectorAll('.headline dd')].map((dd) => {
+        dd.textContent = '800 (320 to 2,000) mJ';
+        return dd.scrollWidth - dd.clientWidth;
+      }),
+    );
+    expect(Math.max(...overflows)).toBeLessThanOrEqual(0);
   });
 
   test('16: each sequence of a batch has its own map, and a row of History opens on a click anywhere', async () => {
