@@ -4,6 +4,7 @@
 #include "http/head.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 
 static void body_insert_copy(const pj_body_insert *in, const char *bytes, size_t from, size_t to,
                              pj_buffer *out)
@@ -34,7 +35,7 @@ static void copy_size_line(const char *bytes, pj_body_part line, size_t grown, p
     while (isxdigit((unsigned char)bytes[end])) end++;
     pj_buffer_append(out, bytes, digits);
     if (grown)
-        pj_buffer_printf(out, "%zx", line.chunk_bytes + grown);
+        pj_buffer_printf(out, "%" PRIx64, line.chunk_bytes + grown);
     else
         pj_buffer_append(out, bytes + digits, end - digits);
     pj_buffer_append(out, bytes + end, line.bytes - end);
