@@ -100,10 +100,11 @@ struct pj_arena_chunk {
     _Alignas(16) unsigned char bytes[];
 };
 
-#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* cheap to clear, and a sanitizer sees more */
-enum { ARENA_CHUNK_BYTES = 512 };
+/* Chunks double, because clearing one costs more than what a small arena is for. */
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* a sanitizer sees more */
+enum { FIRST_CHUNK_BYTES = 512, LAST_CHUNK_BYTES = 512 };
 #else
-enum { ARENA_CHUNK_BYTES = 64 * 1024 };
+enum { FIRST_CHUNK_BYTES = 2048, LAST_CHUNK_BYTES = 64 * 1024 };
 #endif
 
 void pj_arena_init(pj_arena *arena, size_t limit_bytes)
@@ -113,7 +114,9 @@ void pj_arena_init(pj_arena *arena, size_t limit_bytes)
 
 static struct pj_arena_chunk *add_chunk(pj_arena *arena, size_t bytes)
 {
-    size_t size = bytes > ARENA_CHUNK_BYTES ? bytes : ARENA_CHUNK_BYTES, total;
+    size_t size = arena->chunks ? 2 * arena->chunks->size : FIRST_CHUNK_BYTES, total;
+    if (size > LAST_CHUNK_BYTES) size = LAST_CHUNK_BYTES;
+    if (size < bytes) size = bytes;
     if (pj_add_overflows(sizeof(struct pj_arena_chunk), size, &total)) return NULL;
     struct pj_arena_chunk *chunk = pj_alloc(total, 1);
     if (!chunk) return NULL;
