@@ -104,7 +104,8 @@ scenarios('Totals', () => {
           const energy = page.locator('dd[data-figure=energy]');
           expect(millijoules(await energy.innerText()) / total).toBeCloseTo(1, 2);
           // An operation is a part of its component, gross or net.
-          await page.locator('.details table.hottest tbody tr').first().waitFor();
+          for (const table of ['.hottest', '.ops:not(.hottest)'])
+            await page.locator(`.details table${table} tbody tr[data-mj]`).first().waitFor();
           const components = await rowsOf('.details table.hottest');
           const operations = await rowsOf('.details table.ops:not(.hottest)');
           expect(components.size * operations.size).toBeGreaterThan(0);
