@@ -67,6 +67,7 @@ test_sanitized() {
     # leaves casts of values that do not fit out of "undefined".
     setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized \
         -Doptimization=1 -Dc_args="-g1 -fsanitize=float-cast-overflow -fno-sanitize=pointer-overflow,object-size,null" -Ddashboard=disabled
+    [ -e "$sanitized_output" ] || exit 1 # the normal build has failed
     # AddressSanitizer's quarantine holds 16 MiB, not 256: fresh pages for it took a fifth of the system's time. What is
     # allocated is filled for 256 bytes, not 4,096, most of which arenas and buffers would never touch.
     ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:quarantine_size_mb=16:max_malloc_fill_size=256 \
@@ -85,7 +86,7 @@ install_page_tools
 tools/python-torch.sh --install &
 # Built and run beside the first step, which waits as much as it computes; its output follows.
 sanitized_output=$(mktemp)
-trap 'rm -f "$sanitized_output"' EXIT
+trap 'rm -f "$sanitized_output"; wait' EXIT # nothing goes on building when this has ended
 test_sanitized >"$sanitized_output" 2>&1 &
 sanitized=$!
 setup "$build"
