@@ -21,6 +21,7 @@ enum { USUAL_PROMPT = 512, MAX_ROWS = 64, PEAK_NS = 40 * PJ_NS_PER_MS };
 
 typedef struct settings {
     const char *model, *dtypes, *threads, *kv, *device;
+    bool no_mmap;
     int64_t prompt, decode, batch, repeat, chunk;
     bool json;
 } settings;
@@ -214,6 +215,7 @@ static pj_status engine_measure(settings *s, const char *dtype, uint32_t threads
                                  .threads = threads,
                                  .chunk = (uint32_t)s->chunk,
                                  .kv = kv,
+                                 .no_mmap = s->no_mmap,
                                  .device = s->device,
                                  .no_tokenizer = true};
     static measuring m;
@@ -355,6 +357,8 @@ static int run_bench_engine(const pj_command *command, int argc, char **argv)
         {"threads", 't', PJ_OPTION_TEXT, &s.threads, "LIST", "thread counts, e.g. 1,2; 0: all",
          .rule = pj_rule_counts},
         PJ_OPTION_KV(&s.kv),
+        {"no-mmap", 0, PJ_OPTION_FLAG, &s.no_mmap, NULL,
+         "copy the weights into memory on huge pages instead of mapping their files"},
         PJ_OPTION_DEVICE(&s.device),
         {"prompt", 'p', PJ_OPTION_INT, &s.prompt, "N",
          "prompt tokens (512, or what the model's context leaves)", 1, 1 << 20},

@@ -430,6 +430,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
         {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads (all CPUs)", 1, 256},
         PJ_OPTION_DTYPE(&request->dtype),
         PJ_OPTION_KV(&request->kv),
+        pj_request_option(request, "no_mmap"),
         pj_request_option(request, "batch_size"),
         pj_request_option(request, "batch_rule"),
         pj_request_option(request, "draft_model"),

@@ -133,6 +133,7 @@ static void generate_write_settings(pj_json *json, const pj_session *session,
     if (o->sampling_from_model) pj_json_kv_string(json, "sampling", "as the model says");
     if (engine || !o->sampling_from_model) write_sampling(json, &sampling);
     pj_json_kv_string(json, "dtype", o->engine.dtype);
+    if (o->engine.no_mmap) pj_json_kv_bool(json, "no_mmap", true);
     pj_json_key(json, "threads");
     if (threads)
         pj_json_uint(json, threads);

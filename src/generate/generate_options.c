@@ -59,6 +59,7 @@ void pj_profile_options_set(pj_profile_options *o, const pj_generation_request *
     o->engine.model = request->model;
     o->engine.dtype = request->dtype;
     o->engine.kv = kv_of(request->kv);
+    o->engine.no_mmap = request->no_mmap;
     o->request.sequences = (uint32_t)request->batch;
     o->batch_rule = request->batch_rule ? (pj_batch_rule)pj_batch_rule_parse(request->batch_rule)
                                         : PJ_BATCH_BYTES;

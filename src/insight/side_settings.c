@@ -40,6 +40,7 @@ static const char *const compared[] = {
     "settings.concurrency",
     "settings.kv",
     "model.kv_type",
+    "settings.no_mmap",
     "settings.chat",
     "draft",
     "settings.draft_tokens",
@@ -61,7 +62,8 @@ enum { COMPARED = sizeof compared / sizeof *compared };
 /* Settings that a run of perjoule's own engine stores only if they were given. */
 static bool side_settings_is_without(const pj_run_info *run, const char *field)
 {
-    static const char *const given[] = {"draft", "settings.logit_bias", "settings.ablate"};
+    static const char *const given[] = {"draft", "settings.logit_bias", "settings.ablate",
+                                        "settings.no_mmap"};
     char draft[TEXT_BYTES];
     if (!run->settings_json || (run->engine && strcmp(run->engine, "perjoule") != 0)) return false;
     if (strcmp(field, "settings.draft_tokens") == 0) /* with a draft: chosen by the engine */

@@ -54,6 +54,7 @@ static void repeat_settings(pj_buffer *out, const json_t *settings)
     }
     if (json_is_true(json_object_get(settings, "chat"))) pj_buffer_text(out, " --chat");
     if (json_is_true(json_object_get(settings, "ignore_eos"))) pj_buffer_text(out, " --ignore-eos");
+    if (json_is_true(json_object_get(settings, "no_mmap"))) pj_buffer_text(out, " --no-mmap");
     repeat_option(out, "--dtype", pj_member_text(settings, "dtype"));
     repeat_option(out, "--system", pj_member_text(settings, "system"));
     repeat_option(out, "--draft", pj_member_text(settings, "draft_model"));

@@ -271,6 +271,7 @@ static void begin_cell(void *context, pj_profile_options *run, _Atomic bool *can
     request.prompt_id_count = prompt->id_count;
     request.experiment = run->experiment_name;
     request.dtype = run->engine.dtype;
+    request.no_mmap = run->engine.no_mmap;
     request.depth = pj_depth_name(run->depth);
     request.max_tokens = run->request.max_tokens;
     request.batch = run->request.sequences;

@@ -82,6 +82,9 @@ const pj_request_field pj_request_fields[] = {
              "lists, or auto (a GPU on which the model fits, else the CPU)"},
     {"dtype", PJ_REQUEST_CHOICE, AT(dtype), .choices = PJ_REQUEST_DTYPES},
     {"kv", PJ_REQUEST_CHOICE, AT(kv), .choices = PJ_REQUEST_KV_TYPES},
+    {"no_mmap", PJ_REQUEST_FLAG, AT(no_mmap), .option = "no-mmap",
+     .help = "copy the weights into memory on huge pages instead of mapping their files: loads "
+             "slower, may decode faster"},
     {"wait", PJ_REQUEST_FLAG, AT(wait), .standard = 1},
     {0}};
 

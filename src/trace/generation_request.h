@@ -30,7 +30,7 @@ typedef struct pj_generation_request {
         presence_penalty;
     pj_text_list tags, stop;
     pj_text_list logit_bias; /* "ID=BIAS" */
-    bool chat, ignore_eos;
+    bool chat, ignore_eos, no_mmap;
     bool wait; /* the client blocks until the result is there */
 } pj_generation_request;
 

@@ -200,6 +200,7 @@ static pj_status engine_open(const pj_engine_options *options, pj_team *team,
     if (status) goto fail;
     pj_model_options model = {.path = options->model,
                               .dtype = dtype,
+                              .no_mmap = options->no_mmap,
                               .kernels = e->kernels,
                               .cancel = options->cancel,
                               .progress = options->progress};
@@ -233,6 +234,7 @@ static pj_status open_draft(pj_engine *e, pj_error *err)
                                  .dtype = head ? e->options.dtype : NULL,
                                  .no_tokenizer = head,
                                  .kv = e->options.kv,
+                                 .no_mmap = e->options.no_mmap,
                                  .isa = e->options.isa,
                                  .device = e->options.device,
                                  .backend = e->options.backend,

@@ -28,6 +28,7 @@ typedef struct pj_engine_options {
                           as stored */
     uint32_t threads;  /* 0: one per core that this process may use */
     pj_kv_type kv;
+    bool no_mmap;       /* weights are copied from their files, onto huge pages */
     uint32_t chunk;     /* prompt tokens in one pass, 0: 512 */
     const char *isa;    /* kernel sets that may be used, as PERJOULE_ISA; NULL: that variable */
     const char *device; /* computes the forward pass: "cpu"; NULL: that; read while opening */

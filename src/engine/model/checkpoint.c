@@ -1,6 +1,6 @@
 /* Opens a checkpoint: reads the configuration, maps every weight file and checks its header, and
  * puts all tensors into one table sorted by name (not hashed, because hostile names could make any
- * fixed hash function slow). No weight is copied. */
+ * fixed hash function slow). No weight is copied unless that is asked for. */
 #include "engine/model/checkpoint.h"
 
 #include "base/file.h"
@@ -12,6 +12,7 @@
 
 #include <dirent.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,48 @@ uint32_t pj_checkpoint_tensor_count(const pj_checkpoint *checkpoint)
 const pj_tensor *pj_checkpoint_tensor(const pj_checkpoint *checkpoint, uint32_t index)
 {
     return index < checkpoint->count ? &checkpoint->tensors[index] : NULL;
+}
+
+void pj_checkpoint_prefer_huge(const pj_checkpoint *checkpoint)
+{
+    for (uint32_t i = 0; i < checkpoint->file_count; i++)
+        pj_pages_prefer_huge(checkpoint->files[i].data, checkpoint->files[i].size);
+}
+
+_Static_assert((int)PJ_TEAM_SCRATCH_BYTES >= (int)PJ_PAGES_PART_BYTES,
+               "copies pass through the scratch");
+
+typedef struct copying {
+    pj_checkpoint *checkpoint;
+    pj_team *team;
+    const _Atomic bool *cancel;
+    atomic_bool out_of_memory;
+} copying;
+
+static void copy_parts(void *context, unsigned thread)
+{
+    copying *c = context;
+    size_t total = 0, begin, end;
+    for (uint32_t i = 0; i < c->checkpoint->file_count; i++)
+        total += pj_pages_parts(c->checkpoint->files[i].data, c->checkpoint->files[i].size);
+    while (pj_team_take(c->team, total, 1, &begin, &end)) {
+        const pj_mapping *file = c->checkpoint->files;
+        if (c->out_of_memory || (c->cancel && *c->cancel)) return;
+        for (size_t parts; begin >= (parts = pj_pages_parts(file->data, file->size)); file++)
+            begin -= parts;
+        if (!pj_pages_copy_part(file->data, file->size, begin, pj_team_scratch(c->team, thread)))
+            c->out_of_memory = true;
+    }
+}
+
+pj_status pj_checkpoint_copy(pj_checkpoint *checkpoint, pj_team *team, const _Atomic bool *cancel,
+                             pj_error *err)
+{
+    copying c = {.checkpoint = checkpoint, .team = team, .cancel = cancel};
+    pj_team_run(team, copy_parts, &c);
+    if (c.out_of_memory) return pj_fail_memory(err, "a copy of the weights");
+    if (cancel && *cancel) return pj_fail(err, PJ_E_CANCELLED, "loading was interrupted");
+    return PJ_OK;
 }
 
 bool pj_checkpoint_touch(const pj_checkpoint *checkpoint, size_t at, size_t bytes)

@@ -10,6 +10,7 @@
 #include "engine/files/dtype.h"
 #include "engine/files/gguf.h"
 #include "engine/files/tensors.h"
+#include "engine/kernels/team.h"
 #include "engine/model/config.h"
 
 #include <perjoule.h>
@@ -38,6 +39,12 @@ const pj_tensor *pj_checkpoint_unused(const pj_checkpoint *checkpoint);
 pj_status pj_checkpoint_matrix(const pj_checkpoint *checkpoint, const char *name, uint64_t rows,
                                uint64_t cols, pj_matrix *matrix, pj_error *err);
 
+/* Asks for huge pages under the weight files: for a model that is going to compute. */
+void pj_checkpoint_prefer_huge(const pj_checkpoint *checkpoint);
+/* Replaces the mappings of the files by copies at the same addresses, on huge pages if available:
+ * the team copies, `cancel` (or NULL) ends it with PJ_E_CANCELLED. */
+pj_status pj_checkpoint_copy(pj_checkpoint *checkpoint, pj_team *team, const _Atomic bool *cancel,
+                             pj_error *err);
 /* Makes the kernel map bytes [at, at + bytes) of the weight files, which are numbered consecutively
  * (pj_pages_touch); false past their end. May be called from several threads. */
 bool pj_checkpoint_touch(const pj_checkpoint *checkpoint, size_t at, size_t bytes);

@@ -198,6 +198,12 @@ static pj_status load_all(pj_loader *l, const char *path)
 {
     pj_model *model = l->model;
     l->status = model_open_source(model, path, &l->synthetic, l->err);
+    if (!l->status && model->checkpoint && !l->check) {
+        if (l->no_mmap)
+            l->status = pj_checkpoint_copy(model->checkpoint, l->team, l->cancel, l->err);
+        else
+            pj_checkpoint_prefer_huge(model->checkpoint);
+    }
     if (l->status) return l->status;
     model->blueprint = pj_blueprint_get(model->config.arch);
     l->status = open_ropes(model, l->err);
@@ -214,6 +220,7 @@ pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_tea
                    .team = team,
                    .kernels = options->kernels,
                    .dtype = options->dtype,
+                   .no_mmap = options->no_mmap,
                    .cancel = options->cancel,
                    .progress = options->progress,
                    .err = err};

@@ -142,6 +142,7 @@ typedef struct pj_model {
 typedef struct pj_model_options {
     const char *path; /* as pj_engine_options.model */
     int dtype;        /* a pj_dtype to convert to, or -1: as stored */
+    bool no_mmap;     /* as pj_engine_options.no_mmap */
     const pj_kernels *kernels;
     const _Atomic bool *cancel; /* as pj_engine_options.cancel */
     pj_progress *progress;      /* as pj_engine_options.progress */

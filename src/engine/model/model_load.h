@@ -18,6 +18,7 @@ typedef struct pj_loader {
     pj_team *team;
     const pj_kernels *kernels;
     int dtype;                  /* requested type, -1: as stored */
+    bool no_mmap;               /* copy the files before anything is read */
     pj_dtype synthetic;         /* type of synthetic weights */
     uint32_t matrices;          /* created so far: the random generator's stream number */
     bool check;                 /* check names and shapes only, without conversion */

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PROMPTS = 4 };
 
@@ -460,6 +461,38 @@ static void cancelling_while_loading(void **state)
     pj_engine_close(engine);
 }
 
+/* Copied weights compute the same, and no longer depend on their file. */
+static void weights_may_be_copied(void **state)
+{
+    pj_error err = {0};
+    pj_prompt prompts[PROMPTS];
+    char weights[128];
+    open_shape("llama");
+    make_prompts(prompts);
+    pj_generate_request request = {.prompts = prompts,
+                                   .prompt_count = PROMPTS,
+                                   .max_tokens = 8,
+                                   .ignore_eos = true,
+                                   .sampling = PJ_SAMPLING_GREEDY};
+    pj_generate_result mapped = generate(&request);
+    pj_engine_close(engine);
+
+    cancel = true;
+    pj_engine_options options = {
+        .model = model.folder, .threads = 2, .no_mmap = true, .cancel = &cancel};
+    assert_int_equal(pj_engine_open(&options, &engine, &err), PJ_E_CANCELLED);
+    cancel = false;
+    if (pj_engine_open(&options, &engine, &err) != PJ_OK) fail_msg("%s", err.text);
+    snprintf(weights, sizeof weights, "%s/model.safetensors", model.folder);
+    assert_int_equal(truncate(weights, 0), 0);
+    pj_generate_result copied = generate(&request);
+    for (uint32_t i = 0; i < PROMPTS; i++)
+        assert_memory_equal(copied.sequences[i].ids, mapped.sequences[i].ids, 8 * sizeof(int32_t));
+    pj_generate_result_fini(&mapped);
+    pj_generate_result_fini(&copied);
+    close_shape();
+}
+
 static void count_allocations(void *context, const pj_generated *t)
 {
     if (t->position < 64) allocations[t->position] = pj_memory_count();
@@ -615,6 +648,7 @@ int main(void)
         cmocka_unit_test(limits),
         cmocka_unit_test(cancelling),
         cmocka_unit_test(cancelling_while_loading),
+        cmocka_unit_test(weights_may_be_copied),
         cmocka_unit_test(decoding_allocates_nothing),
         cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(synthetic_models),

@@ -1001,6 +1001,7 @@ export interface GenerateRequest {
   chat?: boolean;
   system?: string;
   ignore_eos?: boolean;
+  no_mmap?: boolean;
   batch_size?: number;
   batch_rule?: string;
   statistics?: string;
