@@ -1,8 +1,8 @@
 /* Weights in codes of up to 8 bits with AVX2's products of unsigned and signed bytes, which add
  * neighbouring pairs in 16 bits. Few tokens are in bytes_avx2.h, types with nibbles in
- * lanes_avx2.h, those with blocks of 256 in k_avx2.h. Many tokens: nibbles stay unsigned, small
- * enough that a block's sixteen products per lane fit 16 bits, and their offset is removed with the
- * activations' block sums; weights of more than four bits are in words_avx2.h. */
+ * lanes_avx2.h, those with blocks of 256 in k_avx2.h. Many tokens: codes of four and five bits stay
+ * unsigned, small enough that sixteen or eight products per lane fit 16 bits, and offsets or minima
+ * are removed with the activations' block sums; other weights are in words_avx2.h. */
 #include "engine/kernels/bytes_avx2.h"
 #include "engine/kernels/codes.h"
 #include "engine/kernels/k_avx2.h"
@@ -67,26 +67,59 @@ INLINE void add_small(__m256i *sum, __m256i w, __m256i x)
             : [w] "x"(w), [x] "x"(x));
 }
 
-/* A block of codes 0 .. 15, with 8 subtracted if `centred`: the sums start at that correction, half
- * of it in each of a token's two lanes. They fit 16 bits, since the magnitudes of x sum to at most
- * 32 x 127. */
-INLINE void block_small(const char *const *rows, const char *x, const int32_t *x_sums,
-                        const bool centred, const size_t V, __m256i whole[ROWS][VECTORS])
+/* What the codes of a type are in a tile. */
+typedef struct small_type {
+    bool centred; /* 8 is subtracted from codes 0 .. 15 */
+    bool minima;  /* of each block */
+    bool five;    /* bits, else four */
+} small_type;
+
+INLINE small_type small_of(pj_dtype type)
 {
+    return (small_type){.centred = type == PJ_Q4_0,
+                        .minima = type != PJ_Q4_0,
+                        .five = type == PJ_Q5_0 || type == PJ_Q5_1 || type == PJ_Q5_K};
+}
+
+/* The words of two lanes added. */
+INLINE __m256i join_words(__m256i words)
+{
+    return _mm256_madd_epi16(words, _mm256_set1_epi16(1));
+}
+
+/* A block. Centred, sums start at that correction, half of it in each of a token's two lanes: they
+ * fit 16 bits, since the magnitudes of x sum to at most 32 x 127. So do eight products of five
+ * bits. */
+INLINE void block_small(const char *const *rows, const char *x, const int32_t *x_sums,
+                        const small_type type, const size_t V, __m256i whole[ROWS][VECTORS])
+{
+    __m256i first[ROWS][VECTORS];
     UNROLL for (size_t v = 0; v < V; v++)
     {
         __m256i half = _mm256_srai_epi32(load_32(x_sums + v * 8), 5);
         __m256i start = _mm256_blend_epi16(half, _mm256_slli_epi32(half, 16), 0xaa);
         UNROLL for (size_t r = 0; r < ROWS; r++) whole[r][v] =
-            centred ? start : _mm256_setzero_si256();
+            type.centred ? start : _mm256_setzero_si256();
     }
-    UNROLL for (size_t g = 0; g < 8; g++, x += V * 32) UNROLL for (size_t r = 0; r < ROWS; r++)
+    UNROLL for (size_t g = 0; g < 8; g++, x += V * 32)
     {
-        __m256i w = four_codes(rows[r] + g * 4);
-        UNROLL for (size_t v = 0; v < V; v++) add_small(&whole[r][v], w, load_32(x + v * 32));
+        if (type.five && g == 4)
+            UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++)
+            {
+                first[r][v] = join_words(whole[r][v]);
+                whole[r][v] = _mm256_setzero_si256();
+            }
+        UNROLL for (size_t r = 0; r < ROWS; r++)
+        {
+            __m256i w = four_codes(rows[r] + g * 4);
+            UNROLL for (size_t v = 0; v < V; v++) add_small(&whole[r][v], w, load_32(x + v * 32));
+        }
     }
-    UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
-        _mm256_madd_epi16(whole[r][v], _mm256_set1_epi16(1));
+    UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++)
+    {
+        whole[r][v] = join_words(whole[r][v]);
+        if (type.five) whole[r][v] = _mm256_add_epi32(whole[r][v], first[r][v]);
+    }
 }
 
 INLINE void tile_clear(const pj_tile *t, const size_t V)
@@ -94,45 +127,60 @@ INLINE void tile_clear(const pj_tile *t, const size_t V)
     for (size_t r = 0; r < ROWS; r++) memset(t->c + r * PJ_TILE_MAX_TOKENS, 0, V * 32);
 }
 
-INLINE void tile_block(const pj_tile *t, size_t b, const bool centred, const size_t V,
+INLINE void tile_block(const pj_tile *t, size_t b, const small_type type, const size_t V,
                        __m256i whole[ROWS][VECTORS])
 {
     const char *rows[ROWS];
     UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] =
         (const char *)t->weights[r] + b * PJ_Q8_BLOCK;
-    block_small(rows, (const char *)t->x + b * V * 256, t->x_sums + b * V * 8, centred, V, whole);
+    block_small(rows, (const char *)t->x + b * V * 256, t->x_sums + b * V * 8, type, V, whole);
+}
+
+/* The activations of a block, summed. */
+INLINE __m256 tile_x_sum(const pj_tile *t, size_t b, size_t v, const size_t V)
+{
+    __m256i x_sum = load_32(t->x_sums + (b * V + v) * 8);
+    return _mm256_cvtepi32_ps(x_sum) * (1.0f / PJ_Q8_OFFSET); /* negative */
 }
 
 /* Every block has its own scale of activations. Sums stay in memory: the products take all
  * registers. */
-INLINE void tile_small_of(const pj_tile *t, const size_t V)
+INLINE void tile_small_of(const pj_tile *t, const small_type type, const size_t V)
 {
     if (!t->add) tile_clear(t, V);
     for (size_t b = 0; b < t->cols / PJ_Q8_BLOCK; b++) {
         __m256i whole[ROWS][VECTORS];
-        tile_block(t, b, true, V, whole);
+        tile_block(t, b, type, V, whole);
         UNROLL for (size_t v = 0; v < V; v++)
         {
             __m256 x_scale = _mm256_loadu_ps(t->x_scales + (b * V + v) * 8);
+            __m256 x_sum = _mm256_mul_ps(tile_x_sum(t, b, v, V), x_scale);
             UNROLL for (size_t r = 0; r < ROWS; r++)
             {
                 float *c = t->c + r * PJ_TILE_MAX_TOKENS + v * 8;
                 __m256 scale = _mm256_mul_ps(x_scale, _mm256_set1_ps(t->scales[r][b]));
-                _mm256_storeu_ps(
-                    c, _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[r][v]), scale, _mm256_loadu_ps(c)));
+                __m256 sum = _mm256_loadu_ps(c);
+                sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[r][v]), scale, sum);
+                if (type.minima) sum = _mm256_fmadd_ps(x_sum, _mm256_set1_ps(t->minima[r][b]), sum);
+                _mm256_storeu_ps(c, sum);
             }
         }
     }
 }
 
-static void tile_small(const pj_tile *t)
-{
-    t->vectors == 2 ? tile_small_of(t, 2) : tile_small_of(t, 1);
-}
+#define TILE(name, type, kind)                                       \
+    static void tile_##name(const pj_tile *t)                        \
+    {                                                                \
+        const small_type type_of = small_of(PJ_##type);              \
+        t->vectors == 2 ? kind(t, type_of, 2) : kind(t, type_of, 1); \
+    }
+TILE(q4_0, Q4_0, tile_small_of)
+TILE(q4_1, Q4_1, tile_small_of)
+TILE(q5_1, Q5_1, tile_small_of)
 
 /* Blocks that share the activations' scale, which is applied once at the end; the weights' scales
  * and minima are applied per block. */
-INLINE void tile_wide_of(const pj_tile *t, const size_t V)
+INLINE void tile_wide_of(const pj_tile *t, const small_type type, const size_t V)
 {
     size_t blocks = t->cols / PJ_Q8_BLOCK;
     if (!t->add) tile_clear(t, V);
@@ -143,7 +191,7 @@ INLINE void tile_wide_of(const pj_tile *t, const size_t V)
             _mm256_setzero_ps();
         for (size_t b = first; b < last; b++) {
             __m256i whole[ROWS][VECTORS];
-            tile_block(t, b, false, V, whole);
+            tile_block(t, b, type, V, whole);
             UNROLL for (size_t r = 0; r < ROWS; r++)
             {
                 __m256 scale = _mm256_set1_ps(t->scales[r][b]);
@@ -152,8 +200,7 @@ INLINE void tile_wide_of(const pj_tile *t, const size_t V)
             }
             UNROLL for (size_t v = 0; v < V; v++)
             {
-                __m256i x_sum = load_32(t->x_sums + (b * V + v) * 8);
-                __m256 sum = _mm256_cvtepi32_ps(x_sum) * (1.0f / PJ_Q8_OFFSET);
+                __m256 sum = tile_x_sum(t, b, v, V);
                 UNROLL for (size_t r = 0; r < ROWS; r++) sums[r][v] =
                     _mm256_fmadd_ps(sum, _mm256_set1_ps(t->minima[r][b]), sums[r][v]);
             }
@@ -170,37 +217,67 @@ INLINE void tile_wide_of(const pj_tile *t, const size_t V)
     }
 }
 
-static void tile_small_wide(const pj_tile *t)
+TILE(q4_k, Q4_K, tile_wide_of)
+TILE(q5_k, Q5_K, tile_wide_of)
+
+/* The fifth bits of 32 codes, as 16 or 0. */
+INLINE __m256i fifth_bits(const char *at)
 {
-    t->vectors == 2 ? tile_wide_of(t, 2) : tile_wide_of(t, 1);
+    const __m256i bytes =
+        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201ull);
+    __m256i spread = _mm256_shuffle_epi8(four_codes(at), bytes);
+    __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
+    return _mm256_and_si256(is_set, _mm256_set1_epi8(16));
 }
 
-static void unpack_q4_0(const void *row, size_t cols, void *values, float *scales, float *minima)
+/* Types of blocks of 32; what a code is above the value becomes a minimum where it is not centred.
+ */
+INLINE void unpack_small(pj_dtype type, const char *at, size_t cols, char *to, float *scales,
+                         float *minima)
 {
-    const char *at = row;
-    char *to = values;
-    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, at += Q4_BYTES, to += 32) {
+    const lane_layout l = lane_layout_of(type);
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, at += l.bytes, to += 32) {
         __builtin_prefetch(at + UNPACK_AHEAD);
-        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(at + 2));
-        __m256i twice = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
-        _mm256_storeu_si256((__m256i *)(void *)to, _mm256_and_si256(twice, _mm256_set1_epi8(15)));
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(at + l.nibbles));
+        __m256i codes = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
+        codes = _mm256_and_si256(codes, _mm256_set1_epi8(15));
+        if (l.fifth) codes = _mm256_or_si256(codes, fifth_bits(at + l.fifth));
+        _mm256_storeu_si256((__m256i *)(void *)to, codes);
         scales[b] = _cvtsh_ss(pj_load_u16(at));
+        if (small_of(type).minima)
+            minima[b] = l.minima ? -_cvtsh_ss(pj_load_u16(at + 2)) : (float)l.offset * scales[b];
     }
 }
 
-static void unpack_q4_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+/* Types of blocks of 256 with minima. */
+INLINE void unpack_small_k(pj_dtype type, const char *at, size_t cols, char *to, float *scales,
+                           float *minima)
 {
-    const char *at = row;
-    char *to = values;
-    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 144, to += K_COLUMNS) {
+    const size_t bytes = pj_blocks_k_bytes(type);
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += bytes, to += K_COLUMNS) {
         k_header header;
-        for (size_t line = 0; line < 144; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
+        for (size_t line = 0; line < bytes; line += 64)
+            __builtin_prefetch(at + UNPACK_AHEAD + line);
         k_load_header(at, &header);
         k_float_header(&header, scales + 8 * b, minima + 8 * b);
         UNROLL for (int p = 0; p < K_PARTS; p++)
-            _mm256_storeu_si256((__m256i *)(void *)(to + 32 * p), k_codes(PJ_Q4_K, at, p, NULL));
+            _mm256_storeu_si256((__m256i *)(void *)(to + 32 * p), k_codes(type, at, p, NULL));
     }
 }
+
+#define UNPACK_SMALL(name, type, kind)                                                   \
+    static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
+                              float *minima)                                             \
+    {                                                                                    \
+        kind(PJ_##type, row, cols, values, scales, minima);                              \
+    }
+UNPACK_SMALL(q4_0, Q4_0, unpack_small)
+UNPACK_SMALL(q4_1, Q4_1, unpack_small)
+UNPACK_SMALL(q5_0, Q5_0, unpack_small)
+UNPACK_SMALL(q5_1, Q5_1, unpack_small)
+UNPACK_SMALL(q4_k, Q4_K, unpack_small_k)
+UNPACK_SMALL(q5_k, Q5_K, unpack_small_k)
 
 /* Half as many sums again as a tile has, because each waits for its own products here. */
 static double peak(size_t rounds)
@@ -215,16 +292,20 @@ static double peak(size_t rounds)
     return 2.0 * SUMS * 32 * (double)rounds;
 }
 
-#define SMALL(type, form_, tile_)                                                       \
+#define SMALL(type, form_, kind)                                                        \
     static const pj_tile_kernels by_##type = {.form = PJ_FORM_##form_,                  \
                                               .dot = dot_##type,                        \
-                                              .tile = tile_,                            \
+                                              .tile = tile_##kind,                      \
                                               .rows = ROWS,                             \
                                               .stretch = 256, /* 16 KiB of the panel */ \
                                               .unpack = unpack_##type,                  \
                                               .unpacked_bytes = 1}
-SMALL(q4_0, Q8, tile_small);
-SMALL(q4_k, Q8_WIDE, tile_small_wide);
+SMALL(q4_0, Q8, q4_0);
+SMALL(q4_1, Q8, q4_1);
+SMALL(q5_0, Q8, q5_1); /* with its offset as a minimum */
+SMALL(q5_1, Q8, q5_1);
+SMALL(q4_k, Q8_WIDE, q4_k);
+SMALL(q5_k, Q8_WIDE, q5_k);
 
 #define WORDS(type)      WORDS_OF(type, Q8, dot_##type)
 #define WORDS_WIDE(type) WORDS_OF(type, Q8_WIDE, dot_##type)
@@ -238,11 +319,7 @@ SMALL(q4_k, Q8_WIDE, tile_small_wide);
     static const pj_tile_kernels by_##type = {                                            \
         .form = PJ_FORM_##form_, .dot = dot_, .many = &many_##type}
 WORDS(q8_0);
-WORDS_WIDE(q5_k);
 WORDS_WIDE(q6_k);
-WORDS(q4_1);
-WORDS(q5_0);
-WORDS(q5_1);
 WORDS(iq4_nl);
 WORDS(mxfp4);
 WORDS_WIDE(q2_k);

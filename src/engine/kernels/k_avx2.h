@@ -26,6 +26,7 @@ typedef struct k_header {
 typedef struct k_inputs {
     const int8_t *codes;
     __m256i offsets[K_PARTS]; /* the codes' offset times the sums of pairs, words */
+    __m256i sixteens;         /* Q2_K: sums of 16 codes each, in the order of the scales */
     __m128i sums;             /* Q4_K, Q5_K: of 32 codes each, negative, 8 words */
     float scales[2];          /* of the halves */
 } k_inputs;
@@ -54,12 +55,22 @@ INLINE void k_load_header(const char *at, k_header *h)
     h->minima = k_words(b & 0x3f3f3f3f, (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030));
 }
 
-/* What a code of a type with sixteen scales is above the value; for Q2_K, which has minima, the
- * factor of the sums that they are multiplied with. */
+/* What a code of a type with sixteen scales is above the value. */
 INLINE char k_offset(pj_dtype type)
 {
     if (is_book(type)) return (char)(book_has_signs(type) ? 0 : book_offset(type));
-    return type == PJ_Q6_K ? 32 : type == PJ_Q3_K ? 4 : 1;
+    return type == PJ_Q6_K ? 32 : type == PJ_Q3_K ? 4 : 0;
+}
+
+/* Sums of sixteen bytes each, those of even sixteens in the low half. */
+INLINE __m256i k_sum_sixteens(const int8_t *codes)
+{
+    __m256i sums[K_PARTS];
+    UNROLL for (int p = 0; p < K_PARTS; p++) sums[p] =
+        _mm256_maddubs_epi16(_mm256_set1_epi8(1), k_load(codes + 32 * p));
+    UNROLL for (int p = 0; p < 4; p++) sums[p] = _mm256_hadd_epi16(sums[2 * p], sums[2 * p + 1]);
+    return _mm256_hadd_epi16(_mm256_hadd_epi16(sums[0], sums[1]),
+                             _mm256_hadd_epi16(sums[2], sums[3]));
 }
 
 INLINE bool k_has_minima(pj_dtype type)
@@ -166,7 +177,8 @@ INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scale
     x->codes = codes;
     x->scales[0] = scales[0];
     x->scales[1] = scales[4];
-    if (!k_offset(type)) return;
+    if (type == PJ_Q2_K) x->sixteens = k_sum_sixteens(codes);
+    if (!k_offset(type) && !k_has_minima(type)) return;
     if (!k_has_minima(type)) {
         UNROLL for (int p = 0; p < K_PARTS; p++) x->offsets[p] =
             _mm256_maddubs_epi16(_mm256_set1_epi8(k_offset(type)), k_load(codes + 32 * p));
@@ -178,6 +190,20 @@ INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scale
                               _mm_srai_epi32(_mm_loadu_si128(at + 1), 7));
 }
 
+/* The minima of Q2_K: their lanes alternate between the halves of a block in twos. */
+INLINE void k_add_lows(const k_header *header, const k_inputs *x, __m256 acc[K_TOKENS],
+                       const size_t T)
+{
+    UNROLL for (size_t t = 0; t < T; t++)
+    {
+        __m256 low = _mm256_cvtepi32_ps(_mm256_madd_epi16(header->lows, x[t].sixteens));
+        __m256 scale =
+            _mm256_blend_ps(_mm256_set1_ps(x[t].scales[0]), _mm256_set1_ps(x[t].scales[1]), 0xcc);
+        scale = _mm256_mul_ps(scale, _mm256_broadcastss_ps(header->minima_unit));
+        acc[t] = _mm256_fnmadd_ps(low, scale, acc[t]);
+    }
+}
+
 /* acc += the products of a block with T tokens. */
 INLINE void k_add_block(pj_dtype type, const char *at, const k_inputs *x, __m256 acc[K_TOKENS],
                         const size_t T)
@@ -186,22 +212,19 @@ INLINE void k_add_block(pj_dtype type, const char *at, const k_inputs *x, __m256
     k_load_header_of(type, at, &header);
     UNROLL for (int h = 0; h < 2; h++)
     {
-        __m256i sums[K_TOKENS], lows[K_TOKENS];
-        UNROLL for (size_t t = 0; t < T; t++) sums[t] = lows[t] = _mm256_setzero_si256();
+        __m256i sums[K_TOKENS];
+        UNROLL for (size_t t = 0; t < T; t++) sums[t] = _mm256_setzero_si256();
         UNROLL for (int p = 4 * h; p < 4 * h + 4; p++)
         {
             __m256i signs, codes = k_codes(type, at, p, &signs);
             __m256i word = _mm256_set1_epi16((short)(2 * p | (2 * p + 1) << 8));
             __m256i scale = _mm256_shuffle_epi8(header.scales, word);
-            __m256i low = _mm256_shuffle_epi8(header.lows, word);
             UNROLL for (size_t t = 0; t < T; t++)
             {
                 __m256i columns = k_load(x[t].codes + 32 * p);
                 if (book_has_signs(type)) columns = _mm256_sign_epi8(columns, signs);
                 __m256i pairs = _mm256_maddubs_epi16(codes, columns);
-                if (type == PJ_Q2_K)
-                    lows[t] = _mm256_add_epi32(lows[t], _mm256_madd_epi16(x[t].offsets[p], low));
-                else if (k_offset(type) && !k_has_minima(type))
+                if (k_offset(type) && !k_has_minima(type))
                     pairs = _mm256_sub_epi16(pairs, x[t].offsets[p]);
                 sums[t] = _mm256_add_epi32(sums[t], _mm256_madd_epi16(pairs, scale));
             }
@@ -211,11 +234,9 @@ INLINE void k_add_block(pj_dtype type, const char *at, const k_inputs *x, __m256
             __m256 x_scale = _mm256_set1_ps(x[t].scales[h]);
             acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[t]),
                                      _mm256_mul_ps(header.unit, x_scale), acc[t]);
-            if (type != PJ_Q2_K) continue;
-            __m256 low_unit = _mm256_mul_ps(_mm256_broadcastss_ps(header.minima_unit), x_scale);
-            acc[t] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(lows[t]), low_unit, acc[t]);
         }
     }
+    if (type == PJ_Q2_K) k_add_lows(&header, x, acc, T);
     if (!k_has_minima(type)) return;
     UNROLL for (size_t t = 0; t < T; t++)
     {

@@ -1,7 +1,7 @@
 /*
- * Many tokens with every type of weights but Q4_0 and Q4_K on AVX2, which has no product of signed
- * bytes. Values are widened to words, and two columns cost one product instead of two
- * (Winograd's inner product, 1968):
+ * Many tokens with every type of weights but those whose codes have four or five bits
+ * (codes_avx2.c) on AVX2, which has no product of signed bytes. Values are widened to words, and
+ * two columns cost one product instead of two (Winograd's inner product, 1968):
  *
  *   x0 w0 + x1 w1 = (x0 + w1) (x1 + w0) - x0 x1 - w0 w1
  *
@@ -24,7 +24,7 @@
 #include "engine/kernels/k_avx2.h"
 #include "engine/kernels/pack_avx2.h"
 
-enum { Q8_BYTES = 34, Q4_BYTES = 18 };
+enum { Q8_BYTES = 34 };
 enum { WORD_ROWS = 8, WORD_VECTORS = 4, WORD_GROUPS = 8 }; /* groups of four columns in a block */
 
 /* Of activations and of weights: a sum of both fits a word, and 128 products fit 32 bits. The
@@ -208,46 +208,6 @@ INLINE __m256i float_words(__m128i codes, __m256 scale, __m256 minimum)
     return _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
 }
 
-/* Half a block. */
-INLINE void unpack_q5_k_half(const char *at, const float *each, const float *minima, const int half,
-                             char *to, float *scales, float *starts)
-{
-    float largest = 0, sum = 0;
-    for (int p = 4 * half; p < 4 * half + 4; p++) {
-        largest = larger(fabsf(31 * each[p] - minima[p]), larger(fabsf(minima[p]), largest));
-        sum += each[p] + minima[p];
-    }
-    word_scale scale = scale_words(largest, sum);
-    __m256i start = _mm256_setzero_si256();
-    UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64)
-    {
-        __m256i codes = order_words(k_codes(PJ_Q5_K, at, p, NULL));
-        __m256 times = _mm256_set1_ps(each[p] * scale.inverse);
-        __m256 less = _mm256_set1_ps(minima[p] * scale.inverse);
-        start = store_words(to, float_words(_mm256_castsi256_si128(codes), times, less), start);
-        start = store_words(to + 32, float_words(_mm256_extracti128_si256(codes, 1), times, less),
-                            start);
-    }
-    *scales = scale.scale;
-    store_start(starts, start);
-}
-
-static void unpack_q5_k(const void *row, size_t cols, void *values, float *scales, float *starts)
-{
-    const char *at = row;
-    char *to = values;
-    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 176, to += 2 * K_COLUMNS) {
-        k_header header;
-        float each[8], minima[8];
-        for (size_t line = 0; line < 176; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
-        k_load_header(at, &header);
-        k_float_header(&header, each, minima);
-        unpack_q5_k_half(at, each, minima, 0, to, scales + 8 * b, starts + 8 * b);
-        unpack_q5_k_half(at, each, minima, 1, to + K_COLUMNS, scales + 8 * b + 4,
-                         starts + 8 * b + 4);
-    }
-}
-
 /* Up to two blocks, of 64 columns. Their levels, up to 12, become codes ten times as large. */
 INLINE void unpack_nvfp4_group(const char *at, size_t blocks, char *to, float *scale, float *start)
 {
@@ -422,10 +382,9 @@ INLINE __m256i value_words(const float *values, float inverse)
 }
 
 /* Dequantises a block; returns the largest magnitude and their sum. */
-INLINE void value_block(const uint8_t *codes, float scale, float minimum, float *values, vec *most,
-                        vec *all)
+INLINE void value_block(const uint8_t *codes, float scale, float *values, vec *most, vec *all)
 {
-    __m256 times = _mm256_set1_ps(scale), less = _mm256_set1_ps(128 * scale + minimum);
+    __m256 times = _mm256_set1_ps(scale), less = _mm256_set1_ps(128 * scale);
     UNROLL for (size_t i = 0; i < PJ_Q8_BLOCK; i += 8)
     {
         __m128i eight = _mm_loadl_epi64((const __m128i *)(const void *)(codes + i));
@@ -437,13 +396,13 @@ INLINE void value_block(const uint8_t *codes, float scale, float minimum, float 
 }
 
 /* Up to four blocks of codes (codes.h) as words with one scale. */
-INLINE void unpack_codes_group(const uint8_t *codes, const float *each, const float *minima,
-                               size_t blocks, char *to, float *scale, float *start)
+INLINE void unpack_codes_group(const uint8_t *codes, const float *each, size_t blocks, char *to,
+                               float *scale, float *start)
 {
     float values[WORD_BLOCKS * PJ_Q8_BLOCK];
     vec most = vec_of(0), all = vec_of(0);
     for (size_t b = 0; b < blocks; b++)
-        value_block(codes + b * 32, each[b], minima ? minima[b] : 0, values + b * 32, &most, &all);
+        value_block(codes + b * 32, each[b], values + b * 32, &most, &all);
     word_scale words = scale_words(vec_largest(most), vec_sum(all));
     __m256i products = _mm256_setzero_si256();
     for (size_t i = 0; i < blocks * PJ_Q8_BLOCK; i += 16, to += 32)
@@ -453,38 +412,34 @@ INLINE void unpack_codes_group(const uint8_t *codes, const float *each, const fl
 }
 
 INLINE void unpack_codes(pj_dtype type, const void *row, size_t cols, void *values, float *scales,
-                         float *starts, const bool minima)
+                         float *starts)
 {
     enum { CHUNK = 1024, BLOCKS = CHUNK / PJ_Q8_BLOCK };
     const pj_dtype_info *info = pj_dtype_get(type);
     for (size_t at = 0; at < cols; at += CHUNK) {
         uint8_t codes[CHUNK];
-        float each[BLOCKS], lows[BLOCKS];
+        float each[BLOCKS], none[BLOCKS]; /* minima: these types have none */
         size_t n = cols - at < CHUNK ? cols - at : CHUNK, first = at / PJ_Q8_BLOCK;
         const char *from = (const char *)row + at / info->block_values * info->block_bytes;
         __builtin_prefetch(from + UNPACK_AHEAD);
-        pj_codes_row(type, from, n, codes, each, lows);
+        pj_codes_row(type, from, n, codes, each, none);
         for (size_t b = 0; b < n / PJ_Q8_BLOCK; b += WORD_BLOCKS) {
             size_t left = n / PJ_Q8_BLOCK - b, some = left < WORD_BLOCKS ? left : WORD_BLOCKS;
-            unpack_codes_group(codes + b * 32, each + b, minima ? lows + b : NULL, some,
-                               (char *)values + (first + b) * 64, scales + first + b,
-                               starts + first + b);
+            unpack_codes_group(codes + b * 32, each + b, some, (char *)values + (first + b) * 64,
+                               scales + first + b, starts + first + b);
         }
     }
 }
 
-#define UNPACK_CODES(name, type, minima)                                                 \
+#define UNPACK_CODES(name, type)                                                         \
     static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
                               float *starts)                                             \
     {                                                                                    \
-        unpack_codes(PJ_##type, row, cols, values, scales, starts, minima);              \
+        unpack_codes(PJ_##type, row, cols, values, scales, starts);                      \
     }
-UNPACK_CODES(q4_1, Q4_1, true)
-UNPACK_CODES(q5_0, Q5_0, false)
-UNPACK_CODES(q5_1, Q5_1, true)
-UNPACK_CODES(iq4_nl, IQ4_NL, false)
-UNPACK_CODES(mxfp4, MXFP4, false)
-UNPACK_CODES(iq4_xs, IQ4_XS, false)
+UNPACK_CODES(iq4_nl, IQ4_NL)
+UNPACK_CODES(mxfp4, MXFP4)
+UNPACK_CODES(iq4_xs, IQ4_XS)
 
 /* ---- products --------------------------------------------------------------------------- */
 
