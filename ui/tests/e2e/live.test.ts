@@ -122,7 +122,7 @@ scenarios('Live', () => {
     await visit({ view: 'live' });
     await page.getByText('Connected').waitFor();
     await occupy();
-    await nowSays(/running/i);
+    await nowSays(/^\s*Running/);
     const [answer] = await Promise.all([
       page.waitForResponse((r) => r.url().endsWith('/generate')),
       startRun(8, 'Waiting in line'),
@@ -132,7 +132,7 @@ scenarios('Live', () => {
     await cancel.click();
     await cancel.waitFor({ state: 'detached' });
     // Clicked once, in decode: the next queued run starts immediately, and after the last one nothing can be stopped.
-    await nowSays(/running[\s\S]*token [1-9]/i);
+    await nowSays(/^\s*Running[\s\S]*token [1-9]/i);
     await button('Stop').click();
     const stopped = async () => {
       const r = await fetch(`${target.url}api/profiling/runs?status=cancelled`);
@@ -210,7 +210,7 @@ scenarios('Live', () => {
     await visit({ view: 'live' });
     await page.getByText('Connected').waitFor();
     await occupy();
-    await nowSays(/running/i);
+    await nowSays(/^\s*Running/);
     await nowSays(/layer \d/);
     const late = await open(browser, at(target.url, { view: 'live' }));
     await expect.poll(() => late.page.locator('.now-line').innerText()).toMatch(/running/i);
@@ -236,7 +236,7 @@ scenarios('Live', () => {
       expect.poll(() => meters.locator('strong').first().innerText()).toMatch(/\d.* m?W$/);
     await reads();
     await occupy();
-    await nowSays(/running/i);
+    await nowSays(/^\s*Running/);
     await reads();
     await relieve();
     await nowSays(/cancelled|completed/i);
