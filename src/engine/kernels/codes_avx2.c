@@ -20,6 +20,12 @@ INLINE __m256i load_32(const void *at)
     return _mm256_loadu_si256(at);
 }
 
+/* Neighbouring words added. */
+INLINE __m256i join_words(__m256i words)
+{
+    return _mm256_madd_epi16(words, _mm256_set1_epi16(1));
+}
+
 INLINE int32_t sum_codes(__m256i codes)
 {
     /* sad_epu8 against 0 sums unsigned bytes: codes are offset by 128, which is subtracted
@@ -44,6 +50,24 @@ INLINE void pack_group(const float *x, size_t blocks, __m256i *codes, float *sca
 }
 
 #include "engine/kernels/pack_codes.h"
+
+/* Rows with the sums of sixteen codes, two words per block. `n`: blocks of 256. */
+static void pack_row_sixteens(const float *x, size_t n, void *values, float *scales, int32_t *sums)
+{
+    const char *codes = values;
+    pack_row_wide(x, n, values, scales, sums);
+    for (size_t i = 0; i < n; i += 128, sums += 4) {
+        __m256i fours[4];
+        UNROLL for (size_t b = 0; b < 4; b++) fours[b] =
+            join_words(_mm256_maddubs_epi16(_mm256_set1_epi8(1), load_32(codes + i + b * 32)));
+        __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(fours[0], fours[1]),
+                                        _mm256_hadd_epi32(fours[2], fours[3]));
+        /* the first sixteens of the four blocks in the low half, the second in the high one */
+        __m128i first = _mm256_castsi256_si128(all), second = _mm256_extracti128_si256(all, 1);
+        second = _mm_slli_epi32(second, 16);
+        _mm_storeu_si128((__m128i *)(void *)sums, _mm_blend_epi16(first, second, 0xaa));
+    }
+}
 
 /* ---- many tokens ------------------------------------------------------------------------ */
 
@@ -79,12 +103,6 @@ INLINE small_type small_of(pj_dtype type)
     return (small_type){.centred = type == PJ_Q4_0,
                         .minima = type != PJ_Q4_0,
                         .five = type == PJ_Q5_0 || type == PJ_Q5_1 || type == PJ_Q5_K};
-}
-
-/* The words of two lanes added. */
-INLINE __m256i join_words(__m256i words)
-{
-    return _mm256_madd_epi16(words, _mm256_set1_epi16(1));
 }
 
 /* A block. Centred, sums start at that correction, half of it in each of a token's two lanes: they
@@ -348,7 +366,7 @@ static const pj_form_kernels form_q8_wide = {.dot_tokens = 4,
                                              .vectors = VECTORS,
                                              .group = 4,
                                              .shared_blocks = WIDE,
-                                             .pack_row = pack_row_wide,
+                                             .pack_row = pack_row_sixteens,
                                              .pack_panel = pack_panel_wide};
 static const pj_form_kernels form_q8_words = {.dot_tokens = 4,
                                               .lanes = 8,

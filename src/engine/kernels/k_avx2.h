@@ -16,8 +16,11 @@ enum { K_COLUMNS = 256, K_STREAMS = 4, K_TOKENS = 4, K_PARTS = 8 };
 /* A block's header. Scales are words: for Q4_K and Q5_K the eight in both halves; for types with
  * sixteen those of even sub-blocks in the low half, of odd ones in the high half. */
 typedef struct k_header {
-    __m256i scales, lows; /* lows: Q2_K, minima in the order of the scales */
-    __m128i minima;       /* Q4_K, Q5_K */
+    __m256i scales;
+    /* Types with sixteen scales: what the sums of sixteen activations are multiplied with, in
+     * order: minima (Q2_K), or scales. */
+    __m256i lows;
+    __m128i minima; /* Q4_K, Q5_K */
     __m256 unit;
     __m128 minima_unit;
 } k_header;
@@ -25,10 +28,9 @@ typedef struct k_header {
 /* One token's activations for a block. */
 typedef struct k_inputs {
     const int8_t *codes;
-    __m256i offsets[K_PARTS]; /* the codes' offset times the sums of pairs, words */
-    __m256i sixteens;         /* Q2_K: sums of 16 codes each, in the order of the scales */
-    __m128i sums;             /* Q4_K, Q5_K: of 32 codes each, negative, 8 words */
-    float scales[2];          /* of the halves */
+    __m256i sixteens; /* sums of 16 codes each, words */
+    __m128i sums;     /* Q4_K, Q5_K: of 32 codes each, negative, 8 words */
+    float scales[2];  /* of the halves */
 } k_inputs;
 
 INLINE __m256i k_load(const void *at)
@@ -62,17 +64,6 @@ INLINE char k_offset(pj_dtype type)
     return type == PJ_Q6_K ? 32 : type == PJ_Q3_K ? 4 : 0;
 }
 
-/* Sums of sixteen bytes each, those of even sixteens in the low half. */
-INLINE __m256i k_sum_sixteens(const int8_t *codes)
-{
-    __m256i sums[K_PARTS];
-    UNROLL for (int p = 0; p < K_PARTS; p++) sums[p] =
-        _mm256_maddubs_epi16(_mm256_set1_epi8(1), k_load(codes + 32 * p));
-    UNROLL for (int p = 0; p < 4; p++) sums[p] = _mm256_hadd_epi16(sums[2 * p], sums[2 * p + 1]);
-    return _mm256_hadd_epi16(_mm256_hadd_epi16(sums[0], sums[1]),
-                             _mm256_hadd_epi16(sums[2], sums[3]));
-}
-
 INLINE bool k_has_minima(pj_dtype type)
 {
     return type == PJ_Q4_K || type == PJ_Q5_K;
@@ -102,7 +93,9 @@ INLINE void k_load_header_of(pj_dtype type, const char *at, k_header *h)
     }
     if (is_book(type)) {
         float one;
-        h->scales = k_sixteen(book_scales(type, at, &one));
+        __m128i of_book = book_scales(type, at, &one);
+        h->scales = k_sixteen(of_book);
+        h->lows = _mm256_cvtepi8_epi16(of_book);
         h->unit = _mm256_set1_ps(one);
         return;
     }
@@ -112,9 +105,11 @@ INLINE void k_load_header_of(pj_dtype type, const char *at, k_header *h)
             ? k_q3_scales(at)
             : _mm_loadu_si128((const __m128i *)(const void *)(at + (type == PJ_Q6_K ? 192 : 0)));
     if (type == PJ_Q2_K) {
-        h->lows = k_sixteen(_mm_and_si128(_mm_srli_epi16(bytes, 4), nibble));
+        h->lows = _mm256_cvtepi8_epi16(_mm_and_si128(_mm_srli_epi16(bytes, 4), nibble));
         h->minima_unit = _mm_set1_ps(_cvtsh_ss(pj_load_u16(at + 82)));
         bytes = _mm_and_si128(bytes, nibble);
+    } else {
+        h->lows = _mm256_cvtepi8_epi16(bytes);
     }
     h->scales = k_sixteen(bytes);
     size_t unit = type == PJ_Q2_K ? 80 : type == PJ_Q3_K ? 108 : 208;
@@ -177,31 +172,39 @@ INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scale
     x->codes = codes;
     x->scales[0] = scales[0];
     x->scales[1] = scales[4];
-    if (type == PJ_Q2_K) x->sixteens = k_sum_sixteens(codes);
-    if (!k_offset(type) && !k_has_minima(type)) return;
-    if (!k_has_minima(type)) {
-        UNROLL for (int p = 0; p < K_PARTS; p++) x->offsets[p] =
-            _mm256_maddubs_epi16(_mm256_set1_epi8(k_offset(type)), k_load(codes + 32 * p));
-        return;
-    }
-    /* they are stored multiplied by -128 */
-    const __m128i *at = (const __m128i *)(const void *)sums;
-    x->sums = _mm_packs_epi32(_mm_srai_epi32(_mm_loadu_si128(at), 7),
-                              _mm_srai_epi32(_mm_loadu_si128(at + 1), 7));
+    x->sixteens = k_load(sums);
+    if (!k_has_minima(type)) return;
+    __m256i all = _mm256_madd_epi16(x->sixteens, _mm256_set1_epi16(-1));
+    x->sums = _mm_packs_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
 }
 
-/* The minima of Q2_K: their lanes alternate between the halves of a block in twos. */
+/* Sums of sixteen activations times minima or scales: lanes of the first half of a block, then of
+ * the second. */
+INLINE __m256i k_lows(const k_header *header, const k_inputs *x)
+{
+    return _mm256_madd_epi16(header->lows, x->sixteens);
+}
+
+/* The minima of Q2_K. */
 INLINE void k_add_lows(const k_header *header, const k_inputs *x, __m256 acc[K_TOKENS],
                        const size_t T)
 {
     UNROLL for (size_t t = 0; t < T; t++)
     {
-        __m256 low = _mm256_cvtepi32_ps(_mm256_madd_epi16(header->lows, x[t].sixteens));
-        __m256 scale =
-            _mm256_blend_ps(_mm256_set1_ps(x[t].scales[0]), _mm256_set1_ps(x[t].scales[1]), 0xcc);
+        __m256 scale = _mm256_set_m128(_mm_set1_ps(x[t].scales[1]), _mm_set1_ps(x[t].scales[0]));
         scale = _mm256_mul_ps(scale, _mm256_broadcastss_ps(header->minima_unit));
-        acc[t] = _mm256_fnmadd_ps(low, scale, acc[t]);
+        acc[t] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(k_lows(header, &x[t])), scale, acc[t]);
     }
+}
+
+/* What the products of each half start from, to take the codes' offset away. */
+INLINE void k_starts(pj_dtype type, const k_header *header, const k_inputs *x, __m256i starts[2])
+{
+    starts[0] = starts[1] = _mm256_setzero_si256();
+    if (!k_offset(type) || k_has_minima(type)) return;
+    __m256i lows = _mm256_mullo_epi32(k_lows(header, x), _mm256_set1_epi32(-k_offset(type)));
+    starts[0] = _mm256_zextsi128_si256(_mm256_castsi256_si128(lows));
+    starts[1] = _mm256_zextsi128_si256(_mm256_extracti128_si256(lows, 1));
 }
 
 /* acc += the products of a block with T tokens. */
@@ -209,11 +212,13 @@ INLINE void k_add_block(pj_dtype type, const char *at, const k_inputs *x, __m256
                         const size_t T)
 {
     k_header header = {0};
+    __m256i starts[K_TOKENS][2];
     k_load_header_of(type, at, &header);
+    UNROLL for (size_t t = 0; t < T; t++) k_starts(type, &header, &x[t], starts[t]);
     UNROLL for (int h = 0; h < 2; h++)
     {
         __m256i sums[K_TOKENS];
-        UNROLL for (size_t t = 0; t < T; t++) sums[t] = _mm256_setzero_si256();
+        UNROLL for (size_t t = 0; t < T; t++) sums[t] = starts[t][h];
         UNROLL for (int p = 4 * h; p < 4 * h + 4; p++)
         {
             __m256i signs, codes = k_codes(type, at, p, &signs);
@@ -224,8 +229,6 @@ INLINE void k_add_block(pj_dtype type, const char *at, const k_inputs *x, __m256
                 __m256i columns = k_load(x[t].codes + 32 * p);
                 if (book_has_signs(type)) columns = _mm256_sign_epi8(columns, signs);
                 __m256i pairs = _mm256_maddubs_epi16(codes, columns);
-                if (k_offset(type) && !k_has_minima(type))
-                    pairs = _mm256_sub_epi16(pairs, x[t].offsets[p]);
                 sums[t] = _mm256_add_epi32(sums[t], _mm256_madd_epi16(pairs, scale));
             }
         }
