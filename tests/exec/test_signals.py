@@ -140,7 +140,7 @@ class Endless(Folder):
             "lines, begun = b'begin section x\\nend\\n' * 3000, False\n" \
             "while time.monotonic() < end and not os.path.exists(sys.argv[1]):\n" \
             "    try: os.write(fd, lines)\n" \
-            "    except BlockingIOError: pass\n" \
+            "    except OSError: pass\n" \
             "    if not begun: begun = True; open(sys.argv[2], 'w').close()\n" \
             "open(sys.argv[1] + '.seen', 'w').close()"
         script = f"'{sys.executable}' -S -c \"$1\" {stop} {begun} >/dev/null 2>&1 & read nothing <{begun}; exit 3"
@@ -153,6 +153,9 @@ class Endless(Folder):
             open(stop, "w", encoding="ascii").close()
             perjoule.kill()
             perjoule.wait()
+            deadline = time.monotonic() + 60
+            while not os.path.exists(stop + ".seen") and time.monotonic() < deadline:
+                time.sleep(0.01)  # the writer's last file must not come while the folder is removed
         self.assertEqual(len(self.runs()), 1)
 
 
