@@ -78,7 +78,7 @@ scenarios('Compare', () => {
     }
     const tests = await panel('Differences').innerText();
     expect(tests).toMatch(/p/);
-    expect(tests).toMatch(/±/);
+    expect(tests).toMatch(/±|\(.* to .*\)/);
     const rows = await panel('Metrics').locator('tbody tr').count();
     await page.getByLabel('Only differences').check();
     await urlHas('diff', '1');

@@ -76,7 +76,7 @@ scenarios('every view', () => {
     expect(await theme()).toBe('light');
     await button(/^Theme/).click();
     await button(/^Theme/).click();
-    expect(await theme()).toBe('dark');
+    await expect.poll(theme).toBe('dark');
     await page.reload();
     await expect.poll(theme).toBe('dark');
   });

@@ -143,7 +143,7 @@ describe.skipIf(why)('experiments', () => {
     expect(await legend()).toMatch(/bf16[\s\S]*q8_0/);
     await page.getByLabel('Setting along the axis').selectOption('dtype');
     await expect.poll(() => query().get('along')).toBe('dtype');
-    expect(await legend()).toMatch(/batch 1[\s\S]*batch 2/);
+    await expect.poll(legend).toMatch(/batch 1[\s\S]*batch 2/);
     await page.goBack();
     await expect.poll(legend).toMatch(/bf16/);
   });

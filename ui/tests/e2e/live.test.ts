@@ -104,7 +104,7 @@ scenarios('Live', () => {
     await page.locator(`.now a[href*="run=${run_id}"]`).waitFor();
     const figure = (name: string) =>
       page.locator('.now .figure', { hasText: name }).locator('dd').first().innerText();
-    expect(await figure('Tokens')).toBe('120');
+    await expect.poll(() => figure('Tokens')).toBe('120');
     const count = () =>
       page.evaluate(() => (window.__test!.tokenStream as { count: number }).count);
     await expect.poll(count).toBe(24);

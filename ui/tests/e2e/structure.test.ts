@@ -41,7 +41,7 @@ scenarios('the structure of a run', () => {
     const operations = panel('Layer 1, attention');
     for (const op of ['qk_matmul', 'softmax', 'value_matmul'])
       await operations.getByText(op).first().waitFor();
-    expect(await operations.innerText()).toMatch(/±/);
+    expect(await operations.innerText()).toMatch(/±|\(.* to .*\)/);
   });
 
   test('metric, colours, and sum, mean or median change what the heatmap shows', async () => {
