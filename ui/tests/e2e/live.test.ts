@@ -213,7 +213,7 @@ scenarios('Live', () => {
     await nowSays(/^\s*Running/);
     await nowSays(/layer \d/);
     const late = await open(browser, at(target.url, { view: 'live' }));
-    await expect.poll(() => late.page.locator('.now-line').innerText()).toMatch(/running/i);
+    await expect.poll(() => late.page.locator('.now-line').innerText()).toMatch(/^\s*Running/);
     await late.page.locator('.queue li').first().waitFor();
     await chartHas(late.page, 'tokenStream', 'count');
     // Its figures keep updating.

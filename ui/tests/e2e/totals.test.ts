@@ -2,6 +2,7 @@
 // have one total, and no part is more than its whole. On runs of a busy machine, alone and in a batch.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { expect, test } from 'vitest';
+import { shows } from './energy.ts';
 import { leave, page, scenarios, target, visit } from './stage.ts';
 import { generate } from './target.ts';
 
@@ -9,15 +10,6 @@ interface Node {
   value: number;
   children?: Node[];
   data: { node: { name: string; kind: string; value: number | null } };
-}
-
-const UNIT: Record<string, number> = { nJ: 1e-6, µJ: 1e-3, mJ: 1, J: 1e3, kJ: 1e6, Wh: 3.6e6 };
-
-/** "1.57 ± 0.01 J" and "13 (8 to 21) mJ" in mJ. */
-function millijoules(text: string): number {
-  const number = Number(/^-?[\d.,]+/.exec(text.trim())?.[0].replace(',', ''));
-  const name = /([nµmk]?J|Wh)/.exec(text)?.[0] ?? '';
-  return number * (UNIT[name] ?? Number.NaN);
 }
 
 const rootOf = async (name: 'icicle' | 'treemap'): Promise<Node> => {
@@ -102,7 +94,7 @@ scenarios('Totals', () => {
           holds(icicle);
           expect((icicle.data.node.value ?? 0) / total).toBeCloseTo(1, 4); // sums of 32-bit floats
           const energy = page.locator('dd[data-figure=energy]');
-          expect(millijoules(await energy.innerText()) / total).toBeCloseTo(1, 2);
+          expect(await energy.innerText()).toSatisfy((text: string) => shows(text, total));
           // An operation is a part of its component, gross or net.
           for (const table of ['.hottest', '.ops:not(.hottest)'])
             await page.locator(`.details table${table} tbody tr[data-mj]`).first().waitFor();
