@@ -86,12 +86,16 @@ static void copy_parts(void *context, unsigned thread)
     size_t total = 0, begin, end;
     for (uint32_t i = 0; i < c->checkpoint->file_count; i++)
         total += pj_pages_parts(c->checkpoint->files[i].data, c->checkpoint->files[i].size);
-    while (pj_team_take(c->team, total, 1, &begin, &end)) {
+    /* Each thread copies consecutive parts, which the kernel merges into few mappings: their number
+     * is limited. */
+    pj_team_share(c->team, thread, total, 1, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
         const pj_mapping *file = c->checkpoint->files;
+        size_t part = i;
         if (c->out_of_memory || (c->cancel && *c->cancel)) return;
-        for (size_t parts; begin >= (parts = pj_pages_parts(file->data, file->size)); file++)
-            begin -= parts;
-        if (!pj_pages_copy_part(file->data, file->size, begin, pj_team_scratch(c->team, thread)))
+        for (size_t parts; part >= (parts = pj_pages_parts(file->data, file->size)); file++)
+            part -= parts;
+        if (!pj_pages_copy_part(file->data, file->size, part, pj_team_scratch(c->team, thread)))
             c->out_of_memory = true;
     }
 }
