@@ -354,7 +354,7 @@ static int run_bench_engine(const pj_command *command, int argc, char **argv)
         {"dtypes", 0, PJ_OPTION_CHOICES, &s.dtypes, "LIST",
          "weight types: stored (default), q8_0, q4_0, bf16, f16, f32",
          .choices = "stored " PJ_REQUEST_DTYPES},
-        {"threads", 't', PJ_OPTION_TEXT, &s.threads, "LIST", "thread counts, e.g. 1,2; 0: all",
+        {"threads", 't', PJ_OPTION_TEXT, &s.threads, "LIST", "thread counts, e.g. 1,2; 0: one per core",
          .rule = pj_rule_counts},
         PJ_OPTION_KV(&s.kv),
         {"no-mmap", 0, PJ_OPTION_FLAG, &s.no_mmap, NULL,

@@ -1,7 +1,7 @@
 /* perjoule bench memory: read bandwidth by threads and by streams per thread. */
 #include "base/buffer.h"
+#include "base/cpus.h"
 #include "base/json.h"
-#include "base/thread.h"
 #include "cli/options.h"
 #include "engine/files/pages.h"
 #include "engine/kernels/limits.h"

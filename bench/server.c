@@ -14,6 +14,7 @@
  */
 #include "net/server.h"
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/thread.h"
@@ -396,9 +397,11 @@ static void server_print_json(const server_bench *b)
 static pj_status server_measure(server_bench *b, pj_error *err)
 {
     static const pj_service nothing = {0}; /* only the live stream is needed */
-    int cpus[2];
+    int cpus[PJ_CPUS_MAX];
     pthread_t runner;
-    int count = pj_cpu_allowed(cpus, 2);
+    int allowed = pj_cpu_allowed(cpus, PJ_CPUS_MAX);
+    int count = allowed < PJ_CPUS_MAX ? allowed : PJ_CPUS_MAX;
+    pj_cpu_order("", cpus, count);
     b->run_cpu = cpus[0];
     b->serve_cpu = count > 1 ? cpus[1] : cpus[0];
     pj_thread_confine(b->serve_cpu);                      /* hub, server, collector and samplers */

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 
-#include <math.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -116,26 +115,6 @@ bool pj_thread_timer_slack(uint64_t slack_ns)
 #endif
 }
 
-int pj_cpu_allowed(int *cpus, int max)
-{
-    int count = 0;
-#ifdef __linux__
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) {
-        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-            if (!CPU_ISSET(cpu, &set)) continue;
-            if (cpus && count < max) cpus[count] = cpu;
-            count++;
-        }
-        if (count > 0) return count;
-    }
-#endif
-    count = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (count < 1) count = 1;
-    for (int i = 0; cpus && i < count && i < max; i++) cpus[i] = i;
-    return count;
-}
-
 /* macOS has no condition on another clock than the wall's, but a wait relative to now. */
 void pj_cond_init(pthread_cond_t *cond)
 {
@@ -163,37 +142,4 @@ bool pj_cond_wait_for(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t ns)
     time.tv_nsec = ns % PJ_NS_PER_S;
     return pthread_cond_timedwait(cond, mutex, &time) == 0;
 #endif
-}
-
-/* Linux: level and size of a cache of the first CPU. */
-static bool described_cache(const char *sysfs, int index, int *level, double *bytes)
-{
-    char path[512], text[2][32] = {"", ""}, unit = 0;
-    const char *const files[] = {"level", "size"};
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu0/cache/index%d/%s", sysfs, index,
-                 files[i]);
-        FILE *file = fopen(path, "r");
-        bool whole = file && fgets(text[i], sizeof text[i], file);
-        if (file) fclose(file);
-        if (!whole) return false;
-    }
-    int fields = sscanf(text[1], "%lf%c", bytes, &unit);
-    *bytes *= unit == 'K' ? 1024 : unit == 'M' ? 1 << 20 : unit == 'G' ? 1 << 30 : 1;
-    return fields >= 1 && sscanf(text[0], "%d", level) == 1 && *bytes > 0;
-}
-
-/* The C library's answer comes last: under a hypervisor it was seen to be the sum of all caches of
- * the host. */
-double pj_cpu_cache_bytes(const char *sysfs)
-{
-    double last = 0, bytes;
-    int last_level = 0, level;
-    for (int i = 0; described_cache(sysfs, i, &level, &bytes); i++)
-        if (level >= last_level) last_level = level, last = bytes;
-#ifdef _SC_LEVEL3_CACHE_SIZE
-    if (last <= 0 && !*sysfs) last = (double)sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (last <= 0 && !*sysfs) last = (double)sysconf(_SC_LEVEL2_CACHE_SIZE);
-#endif
-    return last > 0 ? last : NAN;
 }

@@ -22,12 +22,6 @@ void pj_thread_unpin(void); /* restores the affinity from before the first pin *
 bool pj_thread_confine(int cpu);
 /* Sets how late a timer may wake this thread (Linux; default 50 us). */
 bool pj_thread_timer_slack(uint64_t slack_ns);
-/* CPUs this process may run on: their number, and the numbers themselves in `cpus` (may be NULL).
- */
-int pj_cpu_allowed(int *cpus, int max);
-/* Bytes of the last-level cache that a CPU shares with its neighbours (one instance: a processor
- * may have several); NAN when unknown. `sysfs`: root of /sys, "" for the system's own. */
-double pj_cpu_cache_bytes(const char *sysfs);
 
 void pj_cond_init(pthread_cond_t *cond);
 /* Waits at most `ns` of the monotonic clock, 0 and up; false when they have passed. */

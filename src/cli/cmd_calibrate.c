@@ -120,7 +120,7 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
         PJ_OPTION_INTERVAL(&o.session.interval_ns, 0, "sampling interval"),
         PJ_OPTION_DTYPE(&o.dtype),
         PJ_OPTION_DEVICE(&o.device),
-        {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (all CPUs)", 1, 256},
+        {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (one per core)", 1, 256},
         {"seconds", 0, PJ_OPTION_DOUBLE, &o.seconds, "S", "seconds per component (2)", 0.05, 600},
         {"passes", 0, PJ_OPTION_INT, &o.passes, "N", "measurements of each component (2)", 1, 20},
         {"context", 0, PJ_OPTION_INT, &o.context, "N", "cached tokens in decode (128)", 1, 1000000},

@@ -144,7 +144,7 @@ static int run_eval(const pj_command *command, int argc, char **argv)
         PJ_OPTION_DTYPE(&e.dtype),
         PJ_OPTION_KV(&e.kv),
         PJ_OPTION_DEVICE(&e.device),
-        {"threads", 't', PJ_OPTION_INT, &e.threads, "N", "threads (all CPUs)", 1, 256},
+        {"threads", 't', PJ_OPTION_INT, &e.threads, "N", "threads (one per core)", 1, 256},
         {"chunk", 0, PJ_OPTION_INT, &e.chunk, "N", "tokens per pass (512)", 1, 8192,
          .excludes = "one-by-one"},
         {"one-by-one", 0, PJ_OPTION_FLAG, &e.one_by_one, NULL,

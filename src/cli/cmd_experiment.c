@@ -284,7 +284,7 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
          .rule = pj_rule_counts, .excludes = "prompt"},
         {"outputs", 0, PJ_OPTION_TEXT, &a.lists[OUTPUTS], "N,M", "tokens generated (32)",
          .rule = pj_rule_counts},
-        {"threads", 0, PJ_OPTION_TEXT, &a.lists[THREADS], "N,M", "threads (all CPUs)",
+        {"threads", 0, PJ_OPTION_TEXT, &a.lists[THREADS], "N,M", "threads (one per core)",
          .rule = pj_rule_counts},
         {"ablate", 0, PJ_OPTION_TEXT, &a.lists[ABLATE], "A,B",
          "add cells without attention, mlp or head, or with only the first N layers (layers=N), to "

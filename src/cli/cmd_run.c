@@ -427,7 +427,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
         PJ_OPTION_BASELINE(&a.baseline_s, 0),
         PJ_OPTION_HEADING("How to compute"),
         pj_request_option(request, "device"),
-        {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads (all CPUs)", 1, 256},
+        {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads (one per core)", 1, 256},
         PJ_OPTION_DTYPE(&request->dtype),
         PJ_OPTION_KV(&request->kv),
         pj_request_option(request, "no_mmap"),

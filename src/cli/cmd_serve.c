@@ -401,7 +401,7 @@ static int run_serve(const pj_command *command, int argc, char **argv)
          .rule = pj_rule_file},
         {"queue", 0, PJ_OPTION_INT, &a.queue, "N", "maximum number of queued runs (16)", 1,
          PJ_QUEUE_MAX},
-        {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads of the engine (all CPUs)", 1,
+        {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads of the engine (one per core)", 1,
          256},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompts and outputs, not the texts"},

@@ -1,10 +1,10 @@
 /* The machine fingerprint, from /proc and uname. Unreadable members are null. */
 #include "record/machine.h"
 
+#include "base/cpus.h"
 #include "base/file.h"
 #include "base/ids.h"
 #include "base/json.h"
-#include "base/thread.h"
 #include "record/limits.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "engine/kernels/ahead.h"
 
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/cpus.h"
 
 #include <math.h>
 

@@ -9,6 +9,7 @@
  */
 #include "engine/kernels/team.h"
 
+#include "base/cpus.h"
 #include "base/memory.h"
 #include "base/thread.h"
 
@@ -43,7 +44,7 @@ struct pj_team {
     atomic_bool stop;
     bool pinned;
     unsigned threads, started, spin_rounds;
-    int cpus[PJ_TEAM_MAX_THREADS];
+    int cpus[PJ_CPUS_MAX]; /* in the order in which threads occupy them */
     int cpu_count;
     char *scratch;
     pj_ahead ahead;
@@ -118,12 +119,14 @@ pj_status pj_team_new(unsigned threads, bool pin, pj_team **result, pj_error *er
     *result = NULL;
     pj_team *team = pj_alloc_aligned(LINE, 1, sizeof *team);
     if (!team) return pj_fail_memory(err, "the thread team");
-    team->cpu_count = pj_cpu_allowed(team->cpus, PJ_TEAM_MAX_THREADS);
-    if (threads == 0) threads = (unsigned)team->cpu_count;
+    int allowed = pj_cpu_allowed(team->cpus, PJ_CPUS_MAX);
+    team->cpu_count = allowed < PJ_CPUS_MAX ? allowed : PJ_CPUS_MAX;
+    pj_cpu_order("", team->cpus, team->cpu_count);
+    if (threads == 0) threads = (unsigned)pj_cpu_threads();
     if (threads > PJ_TEAM_MAX_THREADS) threads = PJ_TEAM_MAX_THREADS;
     team->threads = threads;
     /* With more threads than CPUs, spinning would keep the awaited thread from running. */
-    bool fits = team->cpu_count <= PJ_TEAM_MAX_THREADS && threads <= (unsigned)team->cpu_count;
+    bool fits = threads <= (unsigned)team->cpu_count;
     team->pinned = pin && fits;
     team->spin_rounds = fits ? SPIN_ROUNDS : 1;
     gate_init(&team->start);

@@ -12,8 +12,9 @@ enum { PJ_TEAM_MAX_THREADS = 256, PJ_TEAM_SCRATCH_BYTES = 2 << 20 };
 typedef struct pj_team pj_team;
 typedef void pj_team_fn(void *context, unsigned thread);
 
-/* `threads` 0: one per CPU this process may run on. `pin`: each thread on its own CPU, including
- * the caller (its previous affinity is restored by pj_team_free on the same thread). */
+/* `threads` 0: as many as pj_cpu_threads. `pin`: each thread on its own CPU, of different cores as
+ * long as there are any, including the caller (its previous affinity is restored by pj_team_free on
+ * the same thread). */
 pj_status pj_team_new(unsigned threads, bool pin, pj_team **team, pj_error *err);
 void pj_team_free(pj_team *team); /* NULL is allowed */
 unsigned pj_team_threads(const pj_team *team);

@@ -4,6 +4,7 @@
 #include "base/base64.h"
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/decimal.h"
 #include "base/file.h"
 #include "base/ids.h"
@@ -340,35 +341,6 @@ static void files_are_written_whole(void **state)
 }
 
 /* Written pages count as anonymous, read pages of a mapped file as file-backed. */
-static void describe_cache(const char *root, int index, const char *level, const char *size)
-{
-    char path[200];
-    pj_error err;
-    snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu0/cache/index%d", root, index);
-    assert_int_equal(pj_dir_make(path, &err), PJ_OK);
-    snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu0/cache/index%d/level", root, index);
-    assert_int_equal(pj_file_write(path, level, strlen(level), &err), PJ_OK);
-    snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu0/cache/index%d/size", root, index);
-    assert_int_equal(pj_file_write(path, size, strlen(size), &err), PJ_OK);
-}
-
-static void the_last_cache_is_one_instance(void **state)
-{
-    char root[] = "/tmp/perjoule-cache-XXXXXX";
-    assert_non_null(mkdtemp(root));
-    assert_true(isnan(pj_cpu_cache_bytes(root)));
-    describe_cache(root, 0, "1\n", "32K\n");
-    describe_cache(root, 1, "2\n", "1024K\n");
-    assert_true(pj_cpu_cache_bytes(root) == 1 << 20);
-    describe_cache(root, 2, "3\n", "32M\n");
-    assert_true(pj_cpu_cache_bytes(root) == 32 << 20);
-    describe_cache(root, 3, "4\n", "much\n"); /* not understood: as if it were not there */
-    assert_true(pj_cpu_cache_bytes(root) == 32 << 20);
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    assert_int_equal(system(command), 0);
-}
-
 static void memory_is_told_apart(void **state)
 {
     enum { BYTES = 32 << 20, SLACK = 8 << 20 };
@@ -490,7 +462,6 @@ int main(void)
         cmocka_unit_test(the_clock_is_the_systems_and_never_goes_back),
         cmocka_unit_test(iso_times_go_both_ways),
         cmocka_unit_test(files_are_written_whole),
-        cmocka_unit_test(the_last_cache_is_one_instance),
         cmocka_unit_test(memory_is_told_apart),
         cmocka_unit_test(the_program_is_found),
         cmocka_unit_test(base64_is_that_of_the_standard_and_strict),

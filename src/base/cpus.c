@@ -1,0 +1,203 @@
+/* CPUs on Linux, from sysfs and control groups; elsewhere only their number. */
+#include "base/cpus.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 1024, LINE_BYTES = 512 };
+
+int pj_cpu_allowed(int *cpus, int max)
+{
+    int count = 0;
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+            if (!CPU_ISSET(cpu, &set)) continue;
+            if (cpus && count < max) cpus[count] = cpu;
+            count++;
+        }
+        if (count > 0) return count;
+    }
+#endif
+    count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (count < 1) count = 1;
+    for (int i = 0; cpus && i < count && i < max; i++) cpus[i] = i;
+    return count;
+}
+
+/* The first line of a file; false if there is none. */
+static bool cpu_line(const char *path, char *line)
+{
+    FILE *file = fopen(path, "r");
+    bool read = file && fgets(line, LINE_BYTES, file);
+    if (file) fclose(file);
+    return read;
+}
+
+/* ---- order ------------------------------------------------------------------------------ */
+
+typedef struct placed_cpu {
+    int cpu;
+    int core;         /* the lowest CPU of its core */
+    int before;       /* CPUs of the same core that come before it */
+    double capacity;  /* relative to the fastest core's */
+    double frequency; /* the highest; 0: unknown */
+} placed_cpu;
+
+static double cpu_figure(const char *root, int cpu, const char *name, double otherwise)
+{
+    char path[PATH_BYTES], line[LINE_BYTES], *end;
+    snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/%s", root, cpu, name);
+    if (!cpu_line(path, line)) return otherwise;
+    double value = strtod(line, &end);
+    return end > line && value >= 0 ? value : otherwise;
+}
+
+static int compare_placed(const void *a, const void *b)
+{
+    const placed_cpu *x = a, *y = b;
+    if (x->before != y->before) return x->before < y->before ? -1 : 1;
+    if (x->capacity != y->capacity) return x->capacity > y->capacity ? -1 : 1;
+    if (x->frequency != y->frequency) return x->frequency > y->frequency ? -1 : 1;
+    return x->cpu < y->cpu ? -1 : 1;
+}
+
+int pj_cpu_order(const char *root, int *cpus, int count)
+{
+    placed_cpu placed[PJ_CPUS_MAX];
+    int cores = 0;
+    for (int i = 0; i < count; i++) {
+        placed_cpu *p = &placed[i];
+        /* "0,64" or "0-1": a list begins with the lowest */
+        double first = cpu_figure(root, cpus[i], "topology/core_cpus_list", -1);
+        if (first < 0) first = cpu_figure(root, cpus[i], "topology/thread_siblings_list", cpus[i]);
+        *p = (placed_cpu){.cpu = cpus[i],
+                          .core = (int)first,
+                          .capacity = cpu_figure(root, cpus[i], "cpu_capacity", 0),
+                          .frequency = cpu_figure(root, cpus[i], "cpufreq/cpuinfo_max_freq", 0)};
+        for (int j = 0; j < i; j++) p->before += placed[j].core == p->core;
+        cores += p->before == 0;
+    }
+    qsort(placed, (size_t)count, sizeof *placed, compare_placed);
+    for (int i = 0; i < count; i++) cpus[i] = placed[i].cpu;
+    return cores;
+}
+
+/* ---- quota ------------------------------------------------------------------------------ */
+
+/* The smaller of two limits, where 0 is none. */
+static int smaller_quota(int a, int b)
+{
+    return a > 0 && (b <= 0 || a < b) ? a : b;
+}
+
+/* Version 2: "QUOTA PERIOD" or "max PERIOD". */
+static int quota_of_max(const char *folder)
+{
+    char path[PATH_BYTES], line[LINE_BYTES];
+    double quota, period;
+    snprintf(path, sizeof path, "%s/cpu.max", folder);
+    if (!cpu_line(path, line) || sscanf(line, "%lf %lf", &quota, &period) != 2) return 0;
+    return quota > 0 && period > 0 ? (int)ceil(quota / period) : 0;
+}
+
+/* Version 1: -1 is no limit. */
+static int quota_of_cfs(const char *folder)
+{
+    static const char *const names[] = {"cpu.cfs_quota_us", "cpu.cfs_period_us"};
+    double values[2];
+    for (int i = 0; i < 2; i++) {
+        char path[PATH_BYTES], line[LINE_BYTES];
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        if (!cpu_line(path, line)) return 0;
+        values[i] = strtod(line, NULL);
+    }
+    return values[0] > 0 && values[1] > 0 ? (int)ceil(values[0] / values[1]) : 0;
+}
+
+/* A group's limit binds all below it. In a container, the upper folders of the path may not exist,
+ * and the mounted root is the container's own group. */
+static int quota_upwards(const char *mounted, char *group, int (*read)(const char *folder))
+{
+    int quota = 0;
+    for (;;) {
+        char folder[PATH_BYTES], *slash;
+        snprintf(folder, sizeof folder, "%s%s", mounted, group);
+        quota = smaller_quota(read(folder), quota);
+        if (!(slash = strrchr(group, '/'))) return quota;
+        *slash = '\0';
+    }
+}
+
+static bool names_controller(const char *list, const char *end, const char *name)
+{
+    size_t bytes = strlen(name);
+    for (const char *at = list; at < end; at += strcspn(at, ",:") + 1)
+        if (strcspn(at, ",:") == bytes && strncmp(at, name, bytes) == 0) return true;
+    return false;
+}
+
+int pj_cpu_quota(const char *root)
+{
+    char path[PATH_BYTES], line[LINE_BYTES], mounted[PATH_BYTES];
+    int quota = 0;
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) { /* HIERARCHY:CONTROLLERS:/GROUP */
+        char *list = strchr(line, ':'), *group = list ? strchr(list + 1, ':') : NULL;
+        if (!group) continue;
+        line[strcspn(line, "\n")] = '\0';
+        bool second = group == list + 1;
+        if (!second && !names_controller(list + 1, group, "cpu")) continue;
+        snprintf(mounted, sizeof mounted, "%s/sys/fs/cgroup%s", root, second ? "" : "/cpu");
+        quota = smaller_quota(
+            quota_upwards(mounted, group + 1, second ? quota_of_max : quota_of_cfs), quota);
+    }
+    if (file) fclose(file);
+    return quota;
+}
+
+int pj_cpu_threads(void)
+{
+    int cpus[PJ_CPUS_MAX], count = pj_cpu_allowed(cpus, PJ_CPUS_MAX);
+    int cores = pj_cpu_order("", cpus, count < PJ_CPUS_MAX ? count : PJ_CPUS_MAX);
+    return smaller_quota(pj_cpu_quota(""), cores);
+}
+
+/* ---- cache ------------------------------------------------------------------------------ */
+
+/* Linux: level and size of a cache of the first CPU. */
+static bool described_cache(const char *root, int index, int *level, double *bytes)
+{
+    char path[PATH_BYTES], text[2][LINE_BYTES], unit = 0;
+    const char *const files[] = {"level", "size"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu0/cache/index%d/%s", root, index,
+                 files[i]);
+        if (!cpu_line(path, text[i])) return false;
+    }
+    int fields = sscanf(text[1], "%lf%c", bytes, &unit);
+    *bytes *= unit == 'K' ? 1024 : unit == 'M' ? 1 << 20 : unit == 'G' ? 1 << 30 : 1;
+    return fields >= 1 && sscanf(text[0], "%d", level) == 1 && *bytes > 0;
+}
+
+/* The C library's answer comes last: under a hypervisor it was seen to be the sum of all caches of
+ * the host. */
+double pj_cpu_cache_bytes(const char *root)
+{
+    double last = 0, bytes;
+    int last_level = 0, level;
+    for (int i = 0; described_cache(root, i, &level, &bytes); i++)
+        if (level >= last_level) last_level = level, last = bytes;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    if (last <= 0 && !*root) last = (double)sysconf(_SC_LEVEL3_CACHE_SIZE);
+    if (last <= 0 && !*root) last = (double)sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+    return last > 0 ? last : NAN;
+}

@@ -1,0 +1,182 @@
+/* The order of CPUs, the threads they are worth and their cache, from folders as Linux shows them.
+ */
+#include "../assertions.h"
+#include "base/cpus.h"
+#include "base/file.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static char root[32];
+
+static int make_root(void **state)
+{
+    snprintf(root, sizeof root, "/tmp/perjoule-cpus-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_root(void **state)
+{
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    return system(command);
+}
+
+/* Writes a file below the root, and the folders above it. */
+static void __attribute__((format(printf, 2, 3))) put(const char *text, const char *format, ...)
+{
+    char path[400];
+    pj_error err;
+    int used = snprintf(path, sizeof path, "%s/", root);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(path + used, sizeof path - (size_t)used, format, args);
+    va_end(args);
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    assert_int_equal(pj_dir_make(path, &err), PJ_OK);
+    *slash = '/';
+    assert_int_equal(pj_file_write(path, text, strlen(text), &err), PJ_OK);
+}
+
+#define SYSFS_CPU "sys/devices/system/cpu/cpu%d/"
+
+/* Orders CPUs 0 to count - 1. */
+static int order(int *cpus, int count)
+{
+    for (int i = 0; i < count; i++) cpus[i] = i;
+    return pj_cpu_order(root, cpus, count);
+}
+
+static void assert_order(const int *cpus, const int *expected, int count)
+{
+    for (int i = 0; i < count; i++) assert_int_equal(cpus[i], expected[i]);
+}
+
+static void every_core_comes_before_a_second_thread(void **state)
+{
+    int cpus[4];
+    /* nothing known: as they are numbered, each a core */
+    assert_int_equal(order(cpus, 4), 4);
+    assert_order(cpus, (int[]){0, 1, 2, 3}, 4);
+    /* threads of a core numbered next to each other, by the older name of the list */
+    for (int i = 0; i < 4; i++)
+        put(i < 2 ? "0-1\n" : "2-3\n", SYSFS_CPU "topology/thread_siblings_list", i);
+    assert_int_equal(order(cpus, 4), 2);
+    assert_order(cpus, (int[]){0, 2, 1, 3}, 4);
+    /* half of all CPUs apart */
+    for (int i = 0; i < 4; i++)
+        put(i % 2 ? "1,3\n" : "0,2\n", SYSFS_CPU "topology/core_cpus_list", i);
+    assert_int_equal(order(cpus, 4), 2);
+    assert_order(cpus, (int[]){0, 1, 2, 3}, 4);
+    /* only second threads are allowed, and one pair */
+    int some[] = {2, 3, 1};
+    assert_int_equal(pj_cpu_order(root, some, 3), 2);
+    assert_order(some, (int[]){2, 3, 1}, 3);
+}
+
+/* Two fast cores of two threads each, two slow ones; the second fast core boosts higher. */
+static void faster_cores_come_first(void **state)
+{
+    static const char *const cores[] = {"0", "1", "2-3", "2-3", "4-5", "4-5"};
+    static const char *const highest[] = {"3800000", "3800000", "5000000",
+                                          "5000000", "5200000", "5200000"};
+    int cpus[6];
+    for (int i = 0; i < 6; i++) {
+        put(cores[i], SYSFS_CPU "topology/core_cpus_list", i);
+        put(highest[i], SYSFS_CPU "cpufreq/cpuinfo_max_freq", i);
+    }
+    assert_int_equal(order(cpus, 6), 4);
+    assert_order(cpus, (int[]){4, 2, 0, 1, 5, 3}, 6);
+    /* the kernel's capacity says more than a frequency */
+    for (int i = 0; i < 6; i++) put(i < 2 ? "1024\n" : "500\n", SYSFS_CPU "cpu_capacity", i);
+    assert_int_equal(order(cpus, 6), 4);
+    assert_order(cpus, (int[]){0, 1, 4, 2, 5, 3}, 6);
+    /* not understood: as if it were not there */
+    for (int i = 0; i < 6; i++) put("fast\n", SYSFS_CPU "cpu_capacity", i);
+    assert_int_equal(order(cpus, 6), 4);
+    assert_order(cpus, (int[]){4, 2, 0, 1, 5, 3}, 6);
+}
+
+static void quotas_of_the_second_version_bind(void **state)
+{
+    assert_int_equal(pj_cpu_quota(root), 0);
+    put("0::/\n", "proc/self/cgroup"); /* a container's own root */
+    assert_int_equal(pj_cpu_quota(root), 0);
+    put("max 100000\n", "sys/fs/cgroup/cpu.max");
+    assert_int_equal(pj_cpu_quota(root), 0);
+    put("250000 100000\n", "sys/fs/cgroup/cpu.max");
+    assert_int_equal(pj_cpu_quota(root), 3);
+    put("0::/pods/one\n", "proc/self/cgroup");
+    assert_int_equal(pj_cpu_quota(root), 3); /* of the group above */
+    put("50000 100000\n", "sys/fs/cgroup/pods/one/cpu.max");
+    assert_int_equal(pj_cpu_quota(root), 1);
+    put("max 100000\n", "sys/fs/cgroup/pods/one/cpu.max");
+    put("200000 100000\n", "sys/fs/cgroup/pods/cpu.max");
+    assert_int_equal(pj_cpu_quota(root), 2);
+    put("none\n", "sys/fs/cgroup/pods/cpu.max");
+    assert_int_equal(pj_cpu_quota(root), 3);
+}
+
+static void quotas_of_the_first_version_bind(void **state)
+{
+    put("9:cpuset:/\n5:cpuacct,cpu:/docker/abc\n0::/\n", "proc/self/cgroup");
+    assert_int_equal(pj_cpu_quota(root), 0);
+    put("-1\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+    put("100000\n", "sys/fs/cgroup/cpu/cpu.cfs_period_us");
+    assert_int_equal(pj_cpu_quota(root), 0);
+    put("400000\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+    assert_int_equal(pj_cpu_quota(root), 4); /* mounted as the root of a container */
+    put("150000\n", "sys/fs/cgroup/cpu/docker/abc/cpu.cfs_quota_us");
+    put("100000\n", "sys/fs/cgroup/cpu/docker/abc/cpu.cfs_period_us");
+    assert_int_equal(pj_cpu_quota(root), 2);
+    put("9:cpuset:/\n5:cpuacct:/docker/abc\n", "proc/self/cgroup"); /* no limit of time */
+    assert_int_equal(pj_cpu_quota(root), 0);
+}
+
+static void threads_are_at_least_one_and_on_allowed_cpus(void **state)
+{
+    int threads = pj_cpu_threads();
+    assert_that(threads, >=, 1);
+    assert_that(threads, <=, pj_cpu_allowed(NULL, 0));
+}
+
+static void describe_cache(int index, const char *level, const char *size)
+{
+    put(level, "sys/devices/system/cpu/cpu0/cache/index%d/level", index);
+    put(size, "sys/devices/system/cpu/cpu0/cache/index%d/size", index);
+}
+
+static void the_last_cache_is_one_instance(void **state)
+{
+    assert_true(isnan(pj_cpu_cache_bytes(root)));
+    describe_cache(0, "1\n", "32K\n");
+    describe_cache(1, "2\n", "1024K\n");
+    assert_true(pj_cpu_cache_bytes(root) == 1 << 20);
+    describe_cache(2, "3\n", "32M\n");
+    assert_true(pj_cpu_cache_bytes(root) == 32 << 20);
+    describe_cache(3, "4\n", "much\n"); /* not understood: as if it were not there */
+    assert_true(pj_cpu_cache_bytes(root) == 32 << 20);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(every_core_comes_before_a_second_thread),
+        TEST(faster_cores_come_first),
+        TEST(quotas_of_the_second_version_bind),
+        TEST(quotas_of_the_first_version_bind),
+        TEST(the_last_cache_is_one_instance),
+        cmocka_unit_test(threads_are_at_least_one_and_on_allowed_cpus),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
