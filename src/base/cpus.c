@@ -1,12 +1,13 @@
 /* CPUs on Linux, from sysfs and control groups; elsewhere only their number. */
 #include "base/cpus.h"
 
+#include "base/control_group.h"
+
 #include <math.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { PATH_BYTES = 1024, LINE_BYTES = 512 };
@@ -97,69 +98,22 @@ static int smaller_quota(int a, int b)
     return a > 0 && (b <= 0 || a < b) ? a : b;
 }
 
-/* Version 2: "QUOTA PERIOD" or "max PERIOD". */
-static int quota_of_max(const char *folder)
+/* Version 2: "QUOTA PERIOD" or "max PERIOD"; version 1: -1 is no limit. */
+static void quota_of_group(const char *folder, bool second, void *context)
 {
-    char path[PATH_BYTES], line[LINE_BYTES];
-    double quota, period;
-    snprintf(path, sizeof path, "%s/cpu.max", folder);
-    if (!cpu_line(path, line) || sscanf(line, "%lf %lf", &quota, &period) != 2) return 0;
-    return quota > 0 && period > 0 ? (int)ceil(quota / period) : 0;
-}
-
-/* Version 1: -1 is no limit. */
-static int quota_of_cfs(const char *folder)
-{
-    static const char *const names[] = {"cpu.cfs_quota_us", "cpu.cfs_period_us"};
-    double values[2];
-    for (int i = 0; i < 2; i++) {
-        char path[PATH_BYTES], line[LINE_BYTES];
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        if (!cpu_line(path, line)) return 0;
-        values[i] = strtod(line, NULL);
-    }
-    return values[0] > 0 && values[1] > 0 ? (int)ceil(values[0] / values[1]) : 0;
-}
-
-/* A group's limit binds all below it. In a container, the upper folders of the path may not exist,
- * and the mounted root is the container's own group. */
-static int quota_upwards(const char *mounted, char *group, int (*read)(const char *folder))
-{
-    int quota = 0;
-    for (;;) {
-        char folder[PATH_BYTES], *slash;
-        snprintf(folder, sizeof folder, "%s%s", mounted, group);
-        quota = smaller_quota(read(folder), quota);
-        if (!(slash = strrchr(group, '/'))) return quota;
-        *slash = '\0';
-    }
-}
-
-static bool names_controller(const char *list, const char *end, const char *name)
-{
-    size_t bytes = strlen(name);
-    for (const char *at = list; at < end; at += strcspn(at, ",:") + 1)
-        if (strcspn(at, ",:") == bytes && strncmp(at, name, bytes) == 0) return true;
-    return false;
+    double time[2]; /* quota, period */
+    int *quota = context;
+    bool known = second ? pj_group_read(folder, "cpu.max", time, 2) == 2
+                        : pj_group_read(folder, "cpu.cfs_quota_us", &time[0], 1) == 1 &&
+                              pj_group_read(folder, "cpu.cfs_period_us", &time[1], 1) == 1;
+    if (known && time[0] > 0 && time[1] > 0)
+        *quota = smaller_quota((int)ceil(time[0] / time[1]), *quota);
 }
 
 int pj_cpu_quota(const char *root)
 {
-    char path[PATH_BYTES], line[LINE_BYTES], mounted[PATH_BYTES];
     int quota = 0;
-    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
-    FILE *file = fopen(path, "r");
-    while (file && fgets(line, sizeof line, file)) { /* HIERARCHY:CONTROLLERS:/GROUP */
-        char *list = strchr(line, ':'), *group = list ? strchr(list + 1, ':') : NULL;
-        if (!group) continue;
-        line[strcspn(line, "\n")] = '\0';
-        bool second = group == list + 1;
-        if (!second && !names_controller(list + 1, group, "cpu")) continue;
-        snprintf(mounted, sizeof mounted, "%s/sys/fs/cgroup%s", root, second ? "" : "/cpu");
-        quota = smaller_quota(
-            quota_upwards(mounted, group + 1, second ? quota_of_max : quota_of_cfs), quota);
-    }
-    if (file) fclose(file);
+    pj_group_each(root, "cpu", quota_of_group, &quota);
     return quota;
 }
 

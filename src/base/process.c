@@ -1,16 +1,20 @@
-/* Memory from /proc/self/status (Linux) or from task_info (macOS). */
+/* Memory from /proc and control groups (Linux) or from task_info (macOS). */
 #include "base/process.h"
 
+#include "base/control_group.h"
 #include "base/file.h"
 #include "base/memory.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #ifdef __APPLE__
 #include <mach-o/dyld.h>
 #include <mach/mach.h>
+#include <unistd.h>
 
 bool pj_process_memory_get(pj_process_memory *memory)
 {
@@ -23,6 +27,19 @@ bool pj_process_memory_get(pj_process_memory *memory)
     memory->anonymous_bytes = info.internal;
     memory->file_bytes = info.external;
     return true;
+}
+
+double pj_memory_limit(const char *root)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    (void)root;
+    return pages > 0 && size > 0 ? (double)pages * (double)size : NAN;
+}
+
+double pj_memory_available(const char *root)
+{
+    (void)root;
+    return NAN;
 }
 
 pj_status pj_process_path(char *path, size_t bytes, pj_error *err)
@@ -65,6 +82,83 @@ bool pj_process_memory_get(pj_process_memory *memory)
     else
         *memory = (pj_process_memory){0};
     return known;
+}
+
+/* ---- memory that is left ------------------------------------------------------------------- */
+
+enum { MOST_STATISTICS_BYTES = 1 << 16, PATH_BYTES = 1024 };
+
+/* Sums some values of a file of lines "NAME VALUE"; false if there is no such file. */
+static bool sum_statistics(const char *folder, const char *file, const char *const *names,
+                           double unit, double *sum)
+{
+    char path[PATH_BYTES], *text;
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    if (pj_file_read(path, MOST_STATISTICS_BYTES, &text, &bytes, NULL) != PJ_OK) return false;
+    for (; *names; names++)
+        for (const char *line = text; line; line = strchr(line, '\n'), line += line != NULL)
+            if (strncmp(line, *names, strlen(*names)) == 0)
+                *sum += unit * strtod(line + strlen(*names), NULL);
+    pj_free(text);
+    return true;
+}
+
+static double system_memory(const char *root, const char *const *names)
+{
+    double sum = 0;
+    return sum_statistics(root, "proc/meminfo", names, 1024, &sum) && sum > 0 ? sum : NAN;
+}
+
+static bool group_limit(const char *folder, bool second, double *limit)
+{
+    const char *name = second ? "memory.max" : "memory.limit_in_bytes";
+    return pj_group_read(folder, name, limit, 1) == 1; /* "max" is none */
+}
+
+static void bound_limit(const char *folder, bool second, void *context)
+{
+    double *least = context, limit;
+    if (group_limit(folder, second, &limit)) *least = fmin(*least, limit);
+}
+
+typedef struct memory_left {
+    double bytes, swap;
+} memory_left;
+
+/* A group is charged for the page cache of files it reads, which is reclaimed before anything is
+ * killed. */
+static void bound_available(const char *folder, bool second, void *context)
+{
+    static const char *const first[] = {"total_inactive_file ", "total_active_file ", NULL};
+    static const char *const later[] = {"inactive_file ", "active_file ", NULL};
+    memory_left *left = context;
+    double limit, used, files = 0;
+    if (!group_limit(folder, second, &limit) ||
+        pj_group_read(folder, second ? "memory.current" : "memory.usage_in_bytes", &used, 1) != 1)
+        return;
+    sum_statistics(folder, "memory.stat", second ? later : first, 1, &files);
+    left->bytes = fmin(left->bytes, fmax(0, limit - used + fmin(files, used)) + left->swap);
+}
+
+double pj_memory_limit(const char *root)
+{
+    static const char *const all[] = {"MemTotal:", NULL};
+    double limit = system_memory(root, all);
+    pj_group_each(root, "memory", bound_limit, &limit);
+    return limit;
+}
+
+double pj_memory_available(const char *root)
+{
+    static const char *const available[] = {"MemAvailable:", NULL}, *const swap[] = {"SwapFree:",
+                                                                                     NULL};
+    memory_left left = {.bytes = system_memory(root, available)};
+    double swappable = system_memory(root, swap);
+    if (swappable > 0) left.swap = swappable;
+    left.bytes += left.swap;
+    pj_group_each(root, "memory", bound_available, &left);
+    return left.bytes;
 }
 
 pj_status pj_process_path(char *path, size_t bytes, pj_error *err)

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "engine/model/scan.h"
 #include "engine/model/synthetic.h"
 #include "generate/devices.h"
@@ -12,7 +13,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- models -------------------------------------------------------------------------------- */
 
@@ -74,17 +74,17 @@ pj_status pj_serve_write_models(const char *folder, pj_json *out, pj_error *err)
     return status;
 }
 
-/* Memory limit for weights generated or converted in memory: four fifths of physical memory. */
+/* Memory limit for weights generated or converted in memory: four fifths of what there is. */
 static double memory_for_weights(void)
 {
-    return 0.8 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    return 0.8 * pj_memory_limit("");
 }
 
 static pj_status check_size(const char *name, uint64_t parameters, pj_dtype dtype, pj_error *err)
 {
     const pj_dtype_info *type = pj_dtype_get(dtype);
     double bytes = (double)parameters / (double)type->block_values * (double)type->block_bytes;
-    if (bytes <= memory_for_weights()) return PJ_OK;
+    if (!(bytes > memory_for_weights())) return PJ_OK; /* nor if unknown */
     return pj_fail(err, PJ_E_INVALID,
                    "the weights of %s as %s take %.0f GB, and this machine has %.0f GB for them",
                    name, type->name, bytes / 1e9, memory_for_weights() / 1e9);

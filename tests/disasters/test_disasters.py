@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a run leaves behind when its process is killed, its disk fills up, or the power fails.
+"""What a run leaves behind when its process is killed, its disk fills up, or the power fails; and too little memory.
 
     test_disasters.py PROGRAM FAULTS_LIBRARY
 
@@ -507,6 +507,42 @@ def lock_in_background(seconds):
     return f"lock: a run was stored after {seconds} s of waiting"
 
 
+# ---- too little memory ----------------------------------------------------------------------
+
+
+def memory_group(name, limit):
+    """The folder of a new control group with a limit of memory; None where none can be made."""
+    for place, file in ((f"/sys/fs/cgroup/memory/{name}", "memory.limit_in_bytes"), (f"/sys/fs/cgroup/{name}", "memory.max")):
+        try:
+            os.mkdir(place)
+        except OSError:
+            continue
+        if os.path.exists(f"{place}/{file}"):
+            with contextlib.suppress(OSError):
+                with open(f"{place}/{file}", "w") as f:
+                    f.write(str(limit))
+                return place
+        os.rmdir(place)
+    return None
+
+
+def too_little_memory(folder):
+    """Weights that a container has no memory for are refused before the kernel kills the process."""
+    group = memory_group(os.path.basename(folder), 300 << 20)
+    if not group:
+        return "skipped, since no control group can be made"
+    try:
+        inside = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", PROGRAM, "run", "--depth", "off",
+                  "--no-store", "--ids", "1,2,3", "-n", "2", "--ignore-eos", "-m"]
+        for model, fits in (("synthetic:smollm2-135m,layers=2,q8_0", True), ("synthetic:smollm2-135m,f32", False)):
+            run = subprocess.run(inside + [model], env=environment(folder), capture_output=True, text=True, timeout=120 * SLOW)
+            assert (run.returncode == 0) == fits, (model, run.returncode, run.stderr)
+        assert re.fullmatch(r".*the weights take some 0\.\d GB of memory, and 0\.\d GB are available\n", run.stderr), run.stderr
+    finally:
+        os.rmdir(group)
+    return "refused weights that do not fit"
+
+
 # ---- main ----------------------------------------------------------------------------------
 
 
@@ -524,6 +560,7 @@ waiting = pool.submit(lock_in_background, int(TIMES["lock"])) if int(TIMES.get("
 attempts("kill", int(TIMES.get("kill", 0)), kill_once)
 attempts("full", int(TIMES.get("full", 0)), lambda folder: full_once(folder, chance.randint(1 << 20, 60 << 20)))
 attempts("no space", min(1, int(TIMES.get("full", 0))), read_when_full)
+attempts("no memory", min(1, int(TIMES.get("full", 0))), too_little_memory)
 attempts("no locks", min(1, int(TIMES.get("full", 0))), without_locks)
 with tempfile.TemporaryDirectory(prefix="perjoule-power-") as place:
     if TIMES.get("power", "0") != "0":

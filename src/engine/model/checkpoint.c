@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json_scan.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "engine/files/pages.h"
 #include "engine/files/safetensors.h"
@@ -104,6 +105,13 @@ pj_status pj_checkpoint_copy(pj_checkpoint *checkpoint, pj_team *team, const _At
                              pj_error *err)
 {
     copying c = {.checkpoint = checkpoint, .team = team, .cancel = cancel};
+    double bytes = 0, available = pj_memory_available("");
+    for (uint32_t i = 0; i < checkpoint->file_count; i++)
+        bytes += (double)checkpoint->files[i].size;
+    if (bytes > available)
+        return pj_fail(err, PJ_E_NO_MEMORY,
+                       "a copy of the weights takes %.1f GB of memory, and %.1f GB are available",
+                       bytes / 1e9, available / 1e9);
     pj_team_run(team, copy_parts, &c);
     if (c.out_of_memory) return pj_fail_memory(err, "a copy of the weights");
     if (cancel && *cancel) return pj_fail(err, PJ_E_CANCELLED, "loading was interrupted");

@@ -3,6 +3,7 @@
  * a synthetic model has exactly the tensors of a checkpoint of its shape. */
 #include "engine/model/model_load.h"
 
+#include "base/process.h"
 #include "engine/files/pages.h"
 #include "engine/model/delta.h"
 
@@ -179,6 +180,19 @@ static pj_status open_ropes(pj_model *m, pj_error *err)
     return pj_rope_init(&m->ropes[1], &c->window_rope, c->context, err);
 }
 
+/* Memory that is created is touched at once, and the kernel kills what takes more than there is:
+ * after each layer, the others are taken to be as large as those before them. */
+static void check_memory(pj_loader *l, size_t before_layers, uint32_t loaded, uint32_t count)
+{
+    double made = (double)l->model->created_bytes;
+    double more = (made - (double)before_layers) / loaded * (count - loaded);
+    double available = made > 0 ? pj_memory_available("") : NAN;
+    if (more > available)
+        l->status = pj_fail(l->err, PJ_E_NO_MEMORY,
+                            "the weights take some %.1f GB of memory, and %.1f GB are available",
+                            (made + more) / 1e9, (made + available) / 1e9);
+}
+
 /* Loads all layers and counts them in the progress, if one is wanted. */
 static void load_layers(pj_loader *l)
 {
@@ -187,9 +201,11 @@ static void load_layers(pj_loader *l)
     l->model->layers = pj_load_alloc(l, count, sizeof *l->model->layers);
     load_ends(l);
     if (l->progress) atomic_store(&l->progress->total, count);
+    size_t before_layers = l->model->created_bytes;
     for (uint32_t i = 0; !l->status && i < count; i++) {
         snprintf(prefix, sizeof prefix, "model.layers.%u", i);
         load_layer(l, i, prefix);
+        if (!l->status) check_memory(l, before_layers, i + 1, count);
         if (l->progress && !l->status) atomic_store(&l->progress->done, i + 1);
     }
 }

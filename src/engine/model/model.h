@@ -137,6 +137,7 @@ typedef struct pj_model {
     pj_checkpoint *checkpoint; /* NULL: synthetic */
     pj_arena arena;            /* small objects: vectors, expert tables */
     struct pj_slab *slabs;     /* weights created in memory */
+    size_t created_bytes;      /* of them */
 } pj_model;
 
 typedef struct pj_model_options {

@@ -2,6 +2,7 @@
  * converted if another type is requested, or generated for a synthetic model. */
 #include "engine/model/model_load.h"
 
+#include "base/process.h"
 #include "engine/files/pages.h"
 #include "engine/kernels/linear.h"
 
@@ -20,6 +21,7 @@ static unsigned char *take_bytes(pj_model *model, size_t bytes)
     bytes = (bytes + MATRIX_ALIGNMENT - 1) / MATRIX_ALIGNMENT * MATRIX_ALIGNMENT;
     if (!slab || slab->bytes - slab->used < bytes) {
         size_t size = bytes > SLAB_BYTES ? bytes : SLAB_BYTES;
+        if ((double)bytes > pj_memory_available("")) return NULL;
         slab = pj_arena_alloc(&model->arena, 1, sizeof *slab);
         if (!slab || !(slab->data = pj_pages_alloc(size))) return NULL;
         slab->bytes = size;
@@ -28,6 +30,7 @@ static unsigned char *take_bytes(pj_model *model, size_t bytes)
     }
     unsigned char *block = slab->data + slab->used;
     slab->used += bytes;
+    model->created_bytes += bytes;
     return block;
 }
 

@@ -1,8 +1,8 @@
-/* The order of CPUs, the threads they are worth and their cache, from folders as Linux shows them.
- */
+/* CPUs and memory that a process may use, from folders as Linux shows them. */
 #include "../assertions.h"
 #include "base/cpus.h"
 #include "base/file.h"
+#include "base/process.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -166,6 +166,54 @@ static void the_last_cache_is_one_instance(void **state)
     assert_true(pj_cpu_cache_bytes(root) == 32 << 20);
 }
 
+static void memory_is_what_the_groups_leave(void **state)
+{
+    assert_true(isnan(pj_memory_limit(root)) && isnan(pj_memory_available(root)));
+    put("MemTotal:     1000 kB\nMemFree:  100 kB\nMemAvailable:   600 kB\nSwapFree:      0 kB\n",
+        "proc/meminfo");
+    assert_near(pj_memory_limit(root), 1000 * 1024, 0);
+    assert_near(pj_memory_available(root), 600 * 1024, 0);
+    put("0::/pods/one\n", "proc/self/cgroup");
+    put("max\n", "sys/fs/cgroup/pods/one/memory.max");
+    put("300000\n", "sys/fs/cgroup/pods/one/memory.current");
+    assert_near(pj_memory_available(root), 600 * 1024, 0);
+    /* of the group above, less what it uses, but for the page cache */
+    put("500000\n", "sys/fs/cgroup/pods/memory.max");
+    put("400000\n", "sys/fs/cgroup/pods/memory.current");
+    put("anon 90000\nfile 310000\ninactive_file 30000\nactive_file 10000\n",
+        "sys/fs/cgroup/pods/memory.stat");
+    assert_near(pj_memory_limit(root), 500000, 0);
+    assert_near(pj_memory_available(root), 140000, 0);
+    put("MemTotal: 1000 kB\nMemAvailable: 600 kB\nSwapFree: 50 kB\n", "proc/meminfo");
+    assert_near(pj_memory_available(root), 140000 + 50 * 1024, 0);
+    put("600000\n", "sys/fs/cgroup/pods/memory.current"); /* the limit was lowered */
+    assert_near(pj_memory_available(root), 50 * 1024, 0);
+}
+
+static void memory_of_the_first_version(void **state)
+{
+    put("MemTotal: 1000 kB\nMemAvailable: 600 kB\nSwapFree: 0 kB\n", "proc/meminfo");
+    put("4:memory:/docker/abc\n3:cpuset:/\n", "proc/self/cgroup");
+    put("9223372036854771712\n", "sys/fs/cgroup/memory/memory.limit_in_bytes");
+    put("1000\n", "sys/fs/cgroup/memory/memory.usage_in_bytes");
+    assert_near(pj_memory_limit(root), 1000 * 1024, 0);
+    assert_near(pj_memory_available(root), 600 * 1024, 0);
+    put("200000\n", "sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes");
+    put("150000\n", "sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes");
+    put("cache 70000\ntotal_inactive_file 20000\ntotal_active_file 5000\n",
+        "sys/fs/cgroup/memory/docker/abc/memory.stat");
+    assert_near(pj_memory_limit(root), 200000, 0);
+    assert_near(pj_memory_available(root), 75000, 0);
+}
+
+/* What this machine says of itself. */
+static void memory_of_this_machine(void **state)
+{
+    double limit = pj_memory_limit(""), available = pj_memory_available("");
+    assert_that(limit, >, 0);
+    if (!isnan(available)) assert_that(available, >, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
 
 int main(void)
@@ -176,6 +224,9 @@ int main(void)
         TEST(quotas_of_the_second_version_bind),
         TEST(quotas_of_the_first_version_bind),
         TEST(the_last_cache_is_one_instance),
+        TEST(memory_is_what_the_groups_leave),
+        TEST(memory_of_the_first_version),
+        cmocka_unit_test(memory_of_this_machine),
         cmocka_unit_test(threads_are_at_least_one_and_on_allowed_cpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
