@@ -6,6 +6,7 @@
 #include "base/process.h"
 #include "engine/files/pages.h"
 #include "engine/model/delta.h"
+#include "engine/model/facts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -180,17 +181,25 @@ static pj_status open_ropes(pj_model *m, pj_error *err)
     return pj_rope_init(&m->ropes[1], &c->window_rope, c->context, err);
 }
 
-/* Memory that is created is touched at once, and the kernel kills what takes more than there is:
- * after each layer, the others are taken to be as large as those before them. */
-static void check_memory(pj_loader *l, size_t before_layers, uint32_t loaded, uint32_t count)
+/* Memory that is created is touched at once, and the kernel kills what takes more than there is.
+ * `more`: bytes that are still to be created. */
+static void check_memory(pj_loader *l, double more)
 {
     double made = (double)l->model->created_bytes;
-    double more = (made - (double)before_layers) / loaded * (count - loaded);
-    double available = made > 0 ? pj_memory_available("") : NAN;
+    double available = more > 0 ? pj_memory_available("") : NAN;
     if (more > available)
         l->status = pj_fail(l->err, PJ_E_NO_MEMORY,
                             "the weights take some %.1f GB of memory, and %.1f GB are available",
                             (made + more) / 1e9, (made + available) / 1e9);
+}
+
+static double synthetic_bytes(const pj_loader *l)
+{
+    pj_model_facts facts;
+    pj_dtype type = l->dtype < 0 ? l->synthetic : (pj_dtype)l->dtype;
+    const pj_dtype_info *info = pj_dtype_get(type);
+    pj_model_facts_fill(&l->model->config, type, &facts);
+    return (double)facts.parameters / (double)info->block_values * (double)info->block_bytes;
 }
 
 /* Loads all layers and counts them in the progress, if one is wanted. */
@@ -205,7 +214,9 @@ static void load_layers(pj_loader *l)
     for (uint32_t i = 0; !l->status && i < count; i++) {
         snprintf(prefix, sizeof prefix, "model.layers.%u", i);
         load_layer(l, i, prefix);
-        if (!l->status) check_memory(l, before_layers, i + 1, count);
+        /* the others are taken to be as large as those before them */
+        double created = (double)(l->model->created_bytes - before_layers);
+        if (!l->status) check_memory(l, created / (i + 1) * (count - i - 1));
         if (l->progress && !l->status) atomic_store(&l->progress->done, i + 1);
     }
 }
@@ -220,6 +231,7 @@ static pj_status load_all(pj_loader *l, const char *path)
         else
             pj_checkpoint_prefer_huge(model->checkpoint);
     }
+    if (!l->status && model->synthetic && !l->check) check_memory(l, synthetic_bytes(l));
     if (l->status) return l->status;
     model->blueprint = pj_blueprint_get(model->config.arch);
     l->status = open_ropes(model, l->err);
