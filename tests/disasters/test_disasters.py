@@ -532,7 +532,7 @@ def too_little_memory(folder):
     if not group:
         return "skipped, since no control group can be made"
     try:
-        inside = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", PROGRAM, "run", "--depth", "off",
+        inside = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', group, PROGRAM, "run", "--depth", "off",
                   "--no-store", "--ids", "1,2,3", "-n", "2", "--ignore-eos", "-m"]
         for model, fits in (("synthetic:smollm2-135m,layers=2,q8_0", True), ("synthetic:smollm2-135m,f32", False)):
             run = subprocess.run(inside + [model], env=environment(folder), capture_output=True, text=True, timeout=120 * SLOW)
