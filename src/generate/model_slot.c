@@ -9,8 +9,8 @@
 static bool make_key(const pj_engine_options *o, pj_buffer *key)
 {
     pj_buffer_init(key, 1 << 16);
-    return pj_buffer_printf(key, "%s|%s|%u|%d|%u|%d|%s|%s", o->model, o->dtype ? o->dtype : "",
-                            o->threads, (int)o->kv, o->chunk, o->no_tokenizer,
+    return pj_buffer_printf(key, "%s|%s|%u|%d|%u|%d|%d|%s|%s", o->model, o->dtype ? o->dtype : "",
+                            o->threads, (int)o->kv, o->chunk, o->no_tokenizer, o->no_mmap,
                             o->draft ? o->draft : "", o->device ? o->device : "");
 }
 

@@ -1,5 +1,5 @@
-/* What runs comparable to one took: newest runs of the same model, type, engine, machine, threads,
- * batch and depth. */
+/* What runs comparable to one took: newest runs of the same model, type, engine, machine, kernels
+ * (or device), threads, batch, depth and way of loading. */
 #ifndef PJ_STORE_USUAL_TIMES_H
 #define PJ_STORE_USUAL_TIMES_H
 

@@ -10,6 +10,7 @@
 #include "store/queue.h"
 #include "store/sql.h"
 #include "store/store.h"
+#include "store/usual_times.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -842,11 +843,50 @@ static void prefixes_of_engines_are_known(void **state)
     }
 }
 
+static double usual_prefill_ms(pj_store *store, const pj_run_info *like)
+{
+    pj_usual_times usual;
+    pj_error err = {0};
+    if (pj_store_usual_times(store, like, &usual, &err) != PJ_OK) fail_msg("%s", err.text);
+    return usual.prefill_ms;
+}
+
+/* What loads the weights in another way, or computes on another device, takes another time. */
+static void only_like_runs_say_what_is_usual(void **state)
+{
+    pj_store *store = ((fixture *)*state)->store;
+    pj_run_data data;
+    for (uint64_t seed = 1; seed <= PJ_DISTURBED_LEAST_RUNS; seed++) {
+        make_run(&(made_run){.seed = seed, .tokens = 3, .model_name = "m"}, &data);
+        data.info.prefill_ms = 100;
+        data.info.prefill_disturbed.ms = 0;
+        data.info.input_tokens = 10;
+        data.info.dtype = "bf16", data.info.isa = "avx2", data.info.machine = "here";
+        data.info.engine = "perjoule", data.info.threads = 2, data.info.batch_size = 1;
+        data.info.settings_json = "{\"max_tokens\": 5, \"no_mmap\": true}";
+        save(store, &data);
+        if (seed < PJ_DISTURBED_LEAST_RUNS) pj_run_data_fini(&data);
+    }
+    pj_run_info like = data.info;
+    assert_near(usual_prefill_ms(store, &like), 100, 1e-9);
+    like.settings_json = "{\"no_mmap\": true, \"max_tokens\": 7}"; /* the latter does not matter */
+    assert_near(usual_prefill_ms(store, &like), 100, 1e-9);
+    like.settings_json = "{\"max_tokens\": 5}";
+    assert_true(isnan(usual_prefill_ms(store, &like)));
+    like.settings_json = NULL;
+    assert_true(isnan(usual_prefill_ms(store, &like)));
+    like.settings_json = data.info.settings_json;
+    like.isa = "vulkan";
+    assert_true(isnan(usual_prefill_ms(store, &like)));
+    pj_run_data_fini(&data);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(only_like_runs_say_what_is_usual),
         cmocka_unit_test(prefixes_of_engines_are_known),
         TEST(queued_experiments_belong_to_a_machine),
         TEST(a_queued_run_has_one_heir),
