@@ -422,7 +422,8 @@ pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot, const pj
     memcpy(result->run_id, pj_run_id(run), sizeof result->run_id);
     if (o->on_run) o->on_run(o->request.context, result->run_id);
     status = run_inside(session, slot, o, run, &result->generated, &failure);
-    pj_run_set_tokens(run, result->generated.input_tokens, result->generated.output_tokens);
+    uint64_t output = result->generated.output_tokens;
+    pj_run_set_tokens(run, result->generated.input_tokens, output ? output : PJ_NO_TOKENS);
     result->run_status = run_status_of(status);
     if (o->request.is_private) keep_output_features(run, &result->generated);
     built_watch watch = {o, result};

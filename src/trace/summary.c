@@ -28,7 +28,9 @@ void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *r)
     double decoded = decoded_tokens(info), output = (double)info->output_tokens;
     double request_j = info->request_mj / 1e3;
     r->tokens_per_second = decoded > 0 ? summary_divide(decoded, info->decode_ms / 1e3) : NAN;
-    r->prefill_tokens_per_second = summary_divide(worked_tokens(info), info->prefill_ms / 1e3);
+    /* without a token, the prompt may have been read in part */
+    double read = info->status == PJ_RUN_COMPLETED || output > 0 ? worked_tokens(info) : NAN;
+    r->prefill_tokens_per_second = summary_divide(read, info->prefill_ms / 1e3);
     r->joules_per_token = summary_divide(request_j, output);
     r->joules_per_token_sd = summary_divide(info->request_sd_mj / 1e3, output);
     r->joules_per_token_net = summary_divide(info->request_net_mj / 1e3, output);
@@ -37,7 +39,7 @@ void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *r)
     r->joules_per_token_typical_sd = info->typical_sd_mj / 1e3;
     r->typical_bounds =
         pj_bounds_of(r->joules_per_token_typical, PJ_Z95 * r->joules_per_token_typical_sd);
-    r->joules_per_input_token = summary_divide(info->prefill_mj / 1e3, worked_tokens(info));
+    r->joules_per_input_token = summary_divide(info->prefill_mj / 1e3, read);
     r->joules_per_output_token = decoded > 0 ? summary_divide(info->decode_mj / 1e3, output) : NAN;
     r->tokens_per_joule = output > 0 ? summary_divide(output, request_j) : NAN;
     r->energy_delay_product = request_j * info->request_ms / 1e3;

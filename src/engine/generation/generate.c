@@ -90,7 +90,8 @@ static pj_status run_pass(generation *g, uint32_t rows, uint32_t segments, uint3
                     .prefill = is_prefill,
                     .greedy = g->greedy,
                     .cancel = g->request->cancel};
-    return pj_compute_forward(&g->compute, &pass);
+    pj_status status = pj_compute_forward(&g->compute, &pass);
+    return status ? status : pj_engine_check_files(g->engine, g->err);
 }
 
 /* ---- before inference --------------------------------------------------------------------- */
@@ -660,7 +661,9 @@ pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *reque
         if (status == PJ_E_CANCELLED) pj_fail(err, PJ_E_CANCELLED, "the generation was cancelled");
     }
     status = generate_finish(&g, status);
-    if (request->run) pj_run_set_tokens(request->run, result->input_tokens, result->output_tokens);
+    if (request->run)
+        pj_run_set_tokens(request->run, result->input_tokens,
+                          result->output_tokens ? result->output_tokens : PJ_NO_TOKENS);
     return status;
 end_pre_inference:
     if (request->run && request->in_pre_inference) pj_span_end(pj_run_lane(request->run), NULL);

@@ -68,6 +68,14 @@ static void ratios_follow_their_definitions(void **state)
     info.output_tokens = info.batch_size, info.decode_mj = 0; /* all of them out of prefill */
     pj_run_ratios_get(&info, &r);
     assert_true(isnan(r.tokens_per_second) && isnan(r.joules_per_output_token));
+    assert_that(r.prefill_tokens_per_second, ==, 80);
+    info.output_tokens = 0; /* a run without output read its prompt, ... */
+    pj_run_ratios_get(&info, &r);
+    assert_that(r.prefill_tokens_per_second, ==, 80);
+    info.status = PJ_RUN_CANCELLED; /* ... one that was ended may have read a part */
+    pj_run_ratios_get(&info, &r);
+    assert_true(isnan(r.prefill_tokens_per_second) && isnan(r.joules_per_input_token));
+    assert_true(isnan(r.joules_per_token));
 }
 
 static void units_are_not_off_by_a_thousand(void **state)
