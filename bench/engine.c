@@ -300,6 +300,9 @@ static void engine_print_json(const settings *s, const row *rows, int count)
     pj_json_kv_int(&json, "decode_tokens", s->decode);
     pj_json_kv_int(&json, "batch", s->batch);
     pj_json_kv_int(&json, "repeat", s->repeat);
+    pj_json_kv_string(&json, "device", s->device);
+    pj_json_kv_string(&json, "kv", s->kv);
+    pj_json_kv_bool(&json, "no_mmap", s->no_mmap);
     pj_json_key(&json, "rows");
     pj_json_array_begin(&json);
     for (int i = 0; i < count; i++) {
