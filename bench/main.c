@@ -3,6 +3,7 @@
 #include "cli/options.h"
 #include "cli/patience.h"
 
+#include "base/file.h"
 #include "base/nearest.h"
 
 #include <signal.h>
@@ -84,6 +85,7 @@ int main(int argc, char **argv)
 {
     pj_error err;
     signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes an error of write() */
+    pj_file_guard();
     if (pj_rules_check_environment(&err) != PJ_OK) return pj_command_failed(&bench_command, &err);
     return bench_command.run(&bench_command, argc, argv);
 }

@@ -8,6 +8,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +19,86 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS MAP_ANON
+#endif
+
+/* ---- mapped files -------------------------------------------------------------------------- */
+
+/* What a signal handler can read: entries are reused, never freed. */
+typedef struct pj_guarded_file {
+    _Atomic uintptr_t data; /* 0: the entry is free */
+    _Atomic size_t size;
+    atomic_bool is_cut;
+} pj_guarded_file;
+
+enum { MOST_GUARDED = 8192 };
+
+static pj_guarded_file guarded[MOST_GUARDED];
+static atomic_uint guarded_count;
+static pthread_mutex_t guarded_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static pj_guarded_file *guard_file(const void *data, size_t size)
+{
+    pthread_mutex_lock(&guarded_mutex);
+    unsigned count = guarded_count, i = 0;
+    while (i < count && guarded[i].data) i++;
+    pj_guarded_file *entry = i < MOST_GUARDED ? &guarded[i] : NULL;
+    if (entry) {
+        entry->is_cut = false;
+        entry->size = size;
+        entry->data = (uintptr_t)data;
+        if (i == count) guarded_count = count + 1;
+    }
+    pthread_mutex_unlock(&guarded_mutex);
+    return entry;
+}
+
+/* Puts zeros in place of what is gone: up to the next multiple of 2 MiB, since what follows may be
+ * replaced by another thread at the same time (pages.c copies in such parts). */
+static bool replace_pages(pj_guarded_file *file, uintptr_t at)
+{
+    enum { PART_BYTES = 2 << 20 };
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = at & ~(page - 1);
+    uintptr_t end = (file->data + file->size + page - 1) & ~(page - 1);
+    uintptr_t part = (at / PART_BYTES + 1) * PART_BYTES;
+    file->is_cut = true;
+    return mmap((void *)from, (part < end ? part : end) - from, PROT_READ,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+static void take_bus_error(int number, siginfo_t *info, void *context)
+{
+    int error = errno;
+    uintptr_t at = (uintptr_t)info->si_addr;
+    (void)context;
+    for (unsigned i = 0; i < guarded_count; i++) {
+        uintptr_t data = guarded[i].data;
+        if (!data || at < data || at - data >= guarded[i].size) continue;
+        if (!replace_pages(&guarded[i], at)) break;
+        errno = error;
+        return;
+    }
+    signal(number, SIG_DFL); /* the instruction runs again, and this time the signal ends all */
+}
+
+void pj_file_guard(void)
+{
+    struct sigaction action = {.sa_sigaction = take_bus_error, .sa_flags = SA_SIGINFO};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, NULL);
+}
+
+bool pj_file_is_cut(const pj_mapping *mapping)
+{
+    return mapping->guard && mapping->guard->is_cut;
+}
+
 pj_status pj_file_map(const char *path, pj_mapping *mapping, pj_error *err)
 {
     *mapping = (pj_mapping){0};
     struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for a writer */
     if (fd < 0) return pj_fail_errno(err, errno, "cannot open %s", path);
     pj_status status = PJ_OK;
     if (fstat(fd, &info) != 0)
@@ -32,7 +110,8 @@ pj_status pj_file_map(const char *path, pj_mapping *mapping, pj_error *err)
         if (data == MAP_FAILED)
             status = pj_fail_errno(err, errno, "cannot map %s", path);
         else
-            *mapping = (pj_mapping){data, (size_t)info.st_size};
+            *mapping =
+                (pj_mapping){data, (size_t)info.st_size, guard_file(data, (size_t)info.st_size)};
     }
     close(fd);
     return status;
@@ -40,6 +119,7 @@ pj_status pj_file_map(const char *path, pj_mapping *mapping, pj_error *err)
 
 void pj_file_unmap(pj_mapping *mapping)
 {
+    if (mapping->guard) mapping->guard->data = 0;
     if (mapping->data) munmap((void *)(uintptr_t)mapping->data, mapping->size);
     *mapping = (pj_mapping){0};
 }

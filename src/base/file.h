@@ -8,10 +8,17 @@
 typedef struct pj_mapping {
     const unsigned char *data;
     size_t size;
+    struct pj_guarded_file *guard; /* NULL: none was left */
 } pj_mapping;
 
 pj_status pj_file_map(const char *path, pj_mapping *mapping, pj_error *err);
 void pj_file_unmap(pj_mapping *mapping); /* may run twice */
+/* A file may be shortened while it is mapped, by a download that begins again, say; reading a page
+ * that is gone raises SIGBUS. After this, such pages of these mappings read as zeros. For programs,
+ * not libraries: it takes the signal. */
+void pj_file_guard(void);
+/* Whether pages were gone when they were read. */
+bool pj_file_is_cut(const pj_mapping *mapping);
 
 /* Reads the whole file and appends a NUL that is not counted; more than max_bytes is an error.
  * Works on pipes and /proc too. The caller frees *text (pj_free). */

@@ -65,6 +65,7 @@ pj_status pj_thread_start(pthread_t *thread, const char *name, pj_thread_fn *run
 {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* raised by the thread itself: blocked, it would end the process */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failure = start_unpinned(thread, run, context);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,4 +1,5 @@
 /* perjoule: the command line. Finds and runs the command; each has its own file. */
+#include "base/file.h"
 #include "base/nearest.h"
 #include "base/thread.h"
 #include "cli/exec_child.h"
@@ -188,6 +189,7 @@ int main(int argc, char **argv)
     pj_session_on_listen(main_say_listening);
     signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes an error of write() */
     signal(SIGXFSZ, SIG_IGN); /* and so does the file size limit */
+    pj_file_guard();
     if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= LEAST_STACK_BYTES)
         return main_run_program(argc, argv);
     sigfillset(&all);

@@ -168,9 +168,8 @@ pj_status pj_cpu_open(void *loaded, const pj_generation_shape *shape, void **sta
     if (!allocate(s, shape->floats)) {
         pj_cpu_close(s);
         return pj_fail(err, PJ_E_NO_MEMORY,
-                       "there is not enough memory for a context of %u tokens in %u sequences; "
-                       "give a shorter one",
-                       o->context, o->sequences);
+                       "there is not enough memory for a context of %u tokens in %u sequence%s",
+                       o->context, o->sequences, o->sequences == 1 ? "" : "s");
     }
     if (s->instrument->statistics) pj_stats_timer_start();
     *state = s;

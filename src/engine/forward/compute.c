@@ -151,9 +151,8 @@ pj_status pj_compute_open(pj_compute *c, const pj_loaded *loaded, const pj_state
         allocate_sequences(c) && measure_buffers(model, options, shape.floats)
             ? loaded->backend->open(loaded->device, &shape, &c->state, err)
             : pj_fail(err, PJ_E_NO_MEMORY,
-                      "there is not enough memory for a context of %u tokens in %u sequences; "
-                      "give a shorter one",
-                      options->context, options->sequences);
+                      "there is not enough memory for a context of %u tokens in %u sequence%s",
+                      options->context, options->sequences, options->sequences == 1 ? "" : "s");
     if (status) pj_compute_close(c);
     return status;
 }

@@ -332,6 +332,13 @@ static pj_status engine_rebuild(pj_engine *e, pj_compute *compute, uint32_t sequ
     return status;
 }
 
+pj_status pj_engine_check_files(const pj_engine *e, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    if (e->model.checkpoint) status = pj_checkpoint_check(e->model.checkpoint, err);
+    return status || !e->draft ? status : pj_engine_check_files(e->draft, err);
+}
+
 pj_status pj_engine_feed(pj_engine *e, pj_compute *compute, uint32_t sequence, const int32_t *ids,
                          uint32_t count, uint32_t horizon, bool greedy, const _Atomic bool *cancel)
 {
@@ -481,6 +488,7 @@ pj_status pj_engine_logits(pj_engine *e, const int32_t *ids, uint32_t count, boo
         /* token by token, frequencies follow the current length; in one pass, the final length */
         status =
             pj_engine_feed(e, &compute, 0, ids + done, n, whole ? count : done + n, false, NULL);
+        if (!status) status = pj_engine_check_files(e, err);
         if (!status) status = hand_out(e, &compute, done, n, row, context, &stopped);
         done += n;
     }

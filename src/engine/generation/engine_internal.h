@@ -31,6 +31,9 @@ pj_status pj_engine_feed(pj_engine *engine, pj_compute *compute, uint32_t sequen
                          const int32_t *ids, uint32_t count, uint32_t horizon, bool greedy,
                          const _Atomic bool *cancel);
 
+/* PJ_E_LOST where a weight file was shortened while it was in use. */
+pj_status pj_engine_check_files(const pj_engine *engine, pj_error *err);
+
 static inline bool pj_is_cancelled(const _Atomic bool *cancel)
 {
     return cancel && atomic_load_explicit(cancel, memory_order_relaxed);

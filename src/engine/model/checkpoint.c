@@ -118,6 +118,15 @@ pj_status pj_checkpoint_copy(pj_checkpoint *checkpoint, pj_team *team, const _At
     return PJ_OK;
 }
 
+pj_status pj_checkpoint_check(const pj_checkpoint *checkpoint, pj_error *err)
+{
+    for (uint32_t i = 0; i < checkpoint->file_count; i++)
+        if (pj_file_is_cut(&checkpoint->files[i]))
+            return pj_fail(err, PJ_E_LOST, "a weight file of %s was shortened while it was in use",
+                           checkpoint->path);
+    return PJ_OK;
+}
+
 bool pj_checkpoint_touch(const pj_checkpoint *checkpoint, size_t at, size_t bytes)
 {
     for (uint32_t i = 0; i < checkpoint->file_count; i++) {

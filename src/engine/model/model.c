@@ -7,6 +7,7 @@
 #include "engine/files/pages.h"
 #include "engine/model/delta.h"
 #include "engine/model/facts.h"
+#include "engine/model/scan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -221,12 +222,18 @@ static void load_layers(pj_loader *l)
     }
 }
 
+/* Weights that are converted are created in memory anyway. */
+static bool is_used_as_stored(const pj_loader *l)
+{
+    return l->dtype < 0 || (pj_dtype)l->dtype == pj_models_weight_dtype(l->model->checkpoint);
+}
+
 static pj_status load_all(pj_loader *l, const char *path)
 {
     pj_model *model = l->model;
     l->status = model_open_source(model, path, &l->synthetic, l->err);
     if (!l->status && model->checkpoint && !l->check) {
-        if (l->no_mmap)
+        if (l->no_mmap && is_used_as_stored(l))
             l->status = pj_checkpoint_copy(model->checkpoint, l->team, l->cancel, l->err);
         else
             pj_checkpoint_prefer_huge(model->checkpoint);
@@ -236,6 +243,7 @@ static pj_status load_all(pj_loader *l, const char *path)
     model->blueprint = pj_blueprint_get(model->config.arch);
     l->status = open_ropes(model, l->err);
     load_layers(l);
+    if (!l->status && model->checkpoint) l->status = pj_checkpoint_check(model->checkpoint, l->err);
     return l->status ? l->status : check_all_used(model, l->err);
 }
 

@@ -329,6 +329,7 @@ static void files_are_written_whole(void **state)
     pj_path_join(link, sizeof link, folder, "link");
     assert_int_equal(mkfifo(pipe, 0600), 0);
     assert_int_equal(symlink(pipe, link), 0);
+    assert_int_equal(pj_file_map(pipe, &mapping, &err), PJ_E_INVALID); /* waits for no writer */
     int reader = open(pipe, O_RDWR);
     assert_int_equal(pj_file_write(link, "here", 4, &err), PJ_OK);
     assert_int_equal(read(reader, got, sizeof got), 4);
@@ -338,6 +339,35 @@ static void files_are_written_whole(void **state)
     char command[400];
     snprintf(command, sizeof command, "rm -r %s", folder);
     assert_int_equal(system(command), 0);
+}
+
+/* Pages that are gone read as zeros; those before are still there. */
+static void a_mapped_file_may_be_shortened(void **state)
+{
+    char path[] = "/tmp/perjoule-cut-XXXXXX";
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = 1500; /* beyond the next 2 MiB */
+    char *text = malloc(pages * page);
+    pj_mapping mapping, other;
+    pj_error err;
+    close(mkstemp(path));
+    memset(text, 'x', pages * page);
+    pj_file_guard();
+    assert_int_equal(pj_file_write(path, text, pages * page, &err), PJ_OK);
+    assert_int_equal(pj_file_map(path, &mapping, &err), PJ_OK);
+    assert_int_equal(pj_file_map(path, &other, &err), PJ_OK);
+    assert_int_equal(truncate(path, (off_t)page), 0);
+    assert_int_equal(mapping.data[page - 1], 'x');
+    assert_false(pj_file_is_cut(&mapping));
+    for (size_t i = 1; i < pages; i++) assert_int_equal(mapping.data[i * page + 7], 0);
+    assert_int_equal(mapping.data[0], 'x');
+    assert_true(pj_file_is_cut(&mapping) && !pj_file_is_cut(&other));
+    pj_file_unmap(&mapping);
+    assert_int_equal(pj_file_map(path, &mapping, &err), PJ_OK); /* entries are used again */
+    assert_false(pj_file_is_cut(&mapping));
+    pj_file_unmap(&mapping);
+    pj_file_unmap(&other);
+    free(text);
+    unlink(path);
 }
 
 /* Written pages count as anonymous, read pages of a mapped file as file-backed. */
@@ -462,6 +492,7 @@ int main(void)
         cmocka_unit_test(the_clock_is_the_systems_and_never_goes_back),
         cmocka_unit_test(iso_times_go_both_ways),
         cmocka_unit_test(files_are_written_whole),
+        cmocka_unit_test(a_mapped_file_may_be_shortened),
         cmocka_unit_test(memory_is_told_apart),
         cmocka_unit_test(the_program_is_found),
         cmocka_unit_test(base64_is_that_of_the_standard_and_strict),
