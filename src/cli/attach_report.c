@@ -99,6 +99,7 @@ void pj_load_add(pj_load *load, const pj_exchange *x, const pj_run_data *data, c
         snprintf(load->store_failure, sizeof load->store_failure, "%s", err->text);
     if (!data) return;
     keep_quality(load, data);
+    load->gain_sd = fmax(load->gain_sd, pj_run_gain_sd(&data->info));
     if (data->info.allocation) snprintf(load->rule, sizeof load->rule, "%s", data->info.allocation);
     if (!load->keeps_data) return;
     if (!load->summaries.max_bytes) pj_buffer_init(&load->summaries, MOST_SUMMARY_BYTES);
@@ -291,7 +292,9 @@ void pj_load_print(const pj_load *load, const pj_remote_server *server, uint32_t
     if (load->rule[0] && concurrency > 1)
         pj_print(stdout, "\n Energy is allocated between requests in flight by the rule %s.",
                  load->rule);
-    pj_print(stdout, ")\n\n");
+    pj_print(stdout, ")\n");
+    pj_gain_of_rows_print(stdout, "", load->gain_sd);
+    putchar('\n');
     print_window(window);
 }
 

@@ -29,6 +29,7 @@ typedef struct pj_load {
     uint32_t unknown;          /* requests without energy */
     char why_unknown[PJ_ERROR_TEXT_BYTES]; /* of the first */
     char partial[256];                     /* rails missing from the totals, in words; "": none */
+    double gain_sd;      /* pj_run_gain_sd, the largest: intervals of the spread leave it out */
     char rule[16];       /* by which energy was divided; "" if energy is unavailable */
     bool keeps_data;     /* keep data for reports of single requests */
     pj_buffer summaries; /* JSON objects, separated by commas */

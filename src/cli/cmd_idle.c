@@ -97,7 +97,7 @@ static void print_keeping(const idle_args *a, const model_bill *b)
                  "  keeping     unknown: no run has the idle power both without and with the "
                  "model (perjoule run --warmup 1 measures both; or give --keep-watts)\n");
     } else if (!(keep->value > 0) || (keep->n > 1 && !b->idleness.keep_is_certain)) {
-        pj_print(stdout, "  keeping     not told from nothing: %s\n",
+        pj_print(stdout, "  keeping     not distinguishable from nothing: %s\n",
                  mean_text(keep, pj_power_text).s);
     } else {
         pj_print(stdout, "  keeping     %s: %s an hour, %s a day, %s USD and %s g of CO2 a day\n",
@@ -116,9 +116,9 @@ static void print_history(const model_bill *b)
                  "; unloading after the break-even, %u time%s, would have %s %s", h->unloads,
                  h->unloads == 1 ? "" : "s", h->saved_mj >= 0 ? "saved" : "cost",
                  pj_energy_text(fabs(h->saved_mj)).s);
-    pj_print(stdout, "  history     %u runs and requests in %s, idle for %.0f %%%s\n", b->runs,
-             pj_time_text(h->whole_ms).s, h->whole_ms > 0 ? 100 * h->idle_ms / h->whole_ms : 0,
-             unloading);
+    pj_print(stdout, "  history     %u %s in %s, idle for %.0f %%%s\n", b->runs,
+             b->runs == 1 ? "run or request" : "runs and requests", pj_time_text(h->whole_ms).s,
+             h->whole_ms > 0 ? 100 * h->idle_ms / h->whole_ms : 0, unloading);
 }
 
 static void print_bill(const idle_args *a, const model_bill *b)
@@ -130,7 +130,7 @@ static void print_bill(const idle_args *a, const model_bill *b)
         pj_print(stdout, "  loading     %s, %u time%s\n", mean_text(&i->load_mj, pj_energy_text).s,
                  i->load_mj.n, i->load_mj.n == 1 ? "" : "s");
     else
-        pj_print(stdout, "  loading     unknown: no run loaded it\n");
+        pj_print(stdout, "  loading     unknown: no run has the energy of loading it\n");
     print_keeping(a, b);
     if (!isnan(i->breakeven_s)) {
         bool minutes = i->breakeven_s >= 6; /* below, a tenth of one */

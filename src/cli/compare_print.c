@@ -168,8 +168,8 @@ static void print_metrics(const pj_sides *s)
         int length = (int)strlen(pj_figures[f].name);
         if (length > width) width = length;
     }
-    pj_print(stdout, "\n%s%-*s %-4s", pj_style_on(stdout, PJ_STYLE_BOLD), width, "metric (mean)",
-             "unit");
+    pj_print(stdout, "\n%s%-*s %-4s", pj_style_on(stdout, PJ_STYLE_BOLD), width,
+             "metric (geometric mean)", "unit");
     layout l = layout_for(sides, width);
     end_name(l);
     for (uint32_t i = 0; i < sides; i++) pj_print(stdout, " %11.11s", pj_safe(s->sides[i].name).s);

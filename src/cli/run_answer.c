@@ -121,8 +121,8 @@ static void print_speeds(FILE *out, const pj_run_info *info)
     if (!isnan(r.prefill_tokens_per_second))
         snprintf(speeds + used, sizeof speeds - used, "prompt at %s; ",
                  speed_text(r.prefill_tokens_per_second).s);
-    print_headline(out, "%s%s tokens in, %llu out", speeds, input,
-                   (unsigned long long)info->output_tokens);
+    print_headline(out, "%s%s token%s in, %llu out", speeds, input,
+                   info->input_tokens == 1 ? "" : "s", (unsigned long long)info->output_tokens);
 }
 
 void pj_run_answer_print_headline(FILE *out, const pj_run_data *d)
@@ -210,13 +210,23 @@ static void print_hottest_parts(FILE *out, const pj_run_data *d)
     print_line(out, "%s", text);
 }
 
+static void print_gain(FILE *out, double gain_sd)
+{
+    char percent[32];
+    double gain = 100 * PJ_Z95 * gain_sd;
+    if (gain < 0.1) return;
+    pj_digits_write(gain, 2, percent, sizeof percent);
+    print_line(out,
+               "%-*sleft out of these intervals: ±%s %% that all share, the sensor's calibration",
+               LABEL, "", percent);
+}
+
 static void print_total(FILE *out, const pj_run_info *info)
 {
     double net_sd_mj = hypot((double)info->net_sd.random_mj, (double)info->net_sd.bias_mj);
     pj_text net = pj_signed_text(info->net_mj, net_sd_mj);
-    double gain = 100 * PJ_Z95 * pj_run_gain_sd(info);
     bool is_net = !isnan(info->net_mj);
-    char power[160], percent[32];
+    char power[160];
     if (isnan(info->total_mj)) {
         print_line(out, "%-*s%s", LABEL, "in all", pj_time_text(info->total_ms).s);
         return;
@@ -226,11 +236,7 @@ static void print_total(FILE *out, const pj_run_info *info)
     double sd_mj = pj_sd_without_gain(info->total_mj, info->total_sd_mj, pj_run_gain_sd(info));
     print_line(out, "%-*s%s%s%s%s%s", LABEL, "in all", pj_interval_text(info->total_mj, sd_mj).s,
                power, is_net ? ", " : "", is_net ? net.s : "", is_net ? " net of idle" : "");
-    if (gain < 0.1) return;
-    pj_digits_write(gain, 2, percent, sizeof percent);
-    print_line(out,
-               "%-*sleft out of these intervals: ±%s %% that all share, the sensor's calibration",
-               LABEL, "", percent);
+    print_gain(out, pj_run_gain_sd(info));
 }
 
 /* ---- what is to be known ---- */
@@ -388,6 +394,7 @@ void pj_series_answer_print(FILE *out, const pj_series *series, const pj_run_dat
     print_series_part(out, series, "prefill", PJ_SERIES_PHASE, "prefill");
     print_series_part(out, series, "decode", PJ_SERIES_PHASE, "decode");
     print_series_part(out, series, "in all", PJ_SERIES_RUN, "");
+    print_gain(out, series->gain_sd);
     print_hottest_parts(out, last);
     print_run_line(out, last);
     print_line(out, "%-*sperjoule table compares series; --verbose prints every statistic", LABEL,

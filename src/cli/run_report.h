@@ -62,6 +62,7 @@ typedef struct pj_series_figure {
 
 typedef struct pj_series {
     uint32_t runs, count;
+    double gain_sd; /* pj_run_gain_sd, the largest: intervals of the spread leave it out */
     pj_series_figure figures[PJ_SERIES_FIGURES];
 } pj_series;
 

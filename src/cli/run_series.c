@@ -76,6 +76,7 @@ void pj_series_add(pj_series *series, const pj_run_data *run)
 {
     pj_run_parts parts;
     series->runs++;
+    series->gain_sd = fmax(series->gain_sd, pj_run_gain_sd(&run->info));
     series_add_run(series, &run->info);
     pj_run_parts_phases(&parts, run);
     add_parts(series, PJ_SERIES_PHASE, &parts);
@@ -146,6 +147,7 @@ void pj_series_print(FILE *out, const pj_series *series)
         if (series->figures[i].group != PJ_SERIES_COMPONENT && series->figures[i].moments.n)
             series_print_figure(out, &series->figures[i]);
     print_components(out, series);
+    pj_gain_of_rows_print(out, "  ", series->gain_sd);
 }
 
 static void series_write_figure(pj_json *json, const pj_series_figure *f)

@@ -3,6 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "cli/conditions_line.h"
 #include "cli/disturbances.h"
 #include "cli/run_parts.h"
@@ -310,6 +311,22 @@ static void show_token_counts(const pj_run_data *run)
     pj_print(stdout, "%-12s %s in, %s out\n", "tokens", input, output);
 }
 
+/* A document as prompt would push everything else off the screen. */
+static void print_prompt(const char *prompt)
+{
+    enum { MOST_BYTES = 1000 };
+    size_t bytes = prompt ? strlen(prompt) : 0;
+    if (bytes <= MOST_BYTES) {
+        show_print_line("prompt", prompt);
+        return;
+    }
+    char text[MOST_BYTES + 64];
+    size_t kept = pj_utf8_cut(prompt, bytes, MOST_BYTES);
+    memcpy(text, prompt, kept);
+    snprintf(text + kept, sizeof text - kept, "... (%zu more bytes, see --json)", bytes - kept);
+    show_print_line("prompt", text);
+}
+
 static void show_identity(const pj_run_info *info)
 {
     char created[40];
@@ -324,9 +341,10 @@ static void show_identity(const pj_run_info *info)
     show_print_line("model", info->model_name);
     show_print_line("dtype", info->dtype);
     show_print_line("machine", info->machine);
-    show_print_line("prompt", info->prompt_private
-                                  ? "(private: a hash and simple features are stored)"
-                                  : info->prompt);
+    if (info->prompt_private)
+        show_print_line("prompt", "(private: a hash and simple features are stored)");
+    else
+        print_prompt(info->prompt);
 }
 
 void pj_show_interrupted(const pj_run_info *info)
