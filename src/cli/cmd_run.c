@@ -3,6 +3,7 @@
 #include "cli/inputs.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/patience.h"
 #include "cli/run_answer.h"
 #include "cli/run_live.h"
 #include "cli/run_report.h"
@@ -384,12 +385,14 @@ static int run_execute(const pj_command *command, const run_args *a, const char 
     if (status == PJ_OK) status = run_get_prompts(s, positional, &err);
     if (status == PJ_OK) status = pj_chat_variables(&a->chat_settings, &s->chat_variables, &err);
     run_set_options(s);
+    pj_patience_for("loading the model", &s->live.loading);
     if (status == PJ_OK) status = pj_sampling_check(&s->options.request.sampling, &err);
     if (status == PJ_OK) status = check_all(s, &err);
     if (status == PJ_OK) {
         pj_interrupt_catch();
         status = run_all(command, s, &err);
     }
+    pj_patience_for(NULL, NULL);
     run_release(s);
     if (status == PJ_E_CANCELLED) return PJ_EXIT_INTERRUPTED;
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);

@@ -9,7 +9,8 @@
 #include <stdbool.h>
 
 static struct {
-    const char *name;
+    const char *name, *what;
+    const pj_progress *progress; /* of `what`; NULL: nothing is known */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t ended;
@@ -23,7 +24,13 @@ static void show_line(void)
 {
     int64_t now_ns = pj_clock_ns();
     if (now_ns - patience.quiet_since_ns < PJ_NS_PER_S) return;
-    fprintf(stderr, "\r\033[K%s: %d s\r", patience.name,
+    uint32_t total = patience.progress ? atomic_load(&patience.progress->total) : 0;
+    uint32_t done = total ? atomic_load(&patience.progress->done) : 0;
+    char doing[80] = "";
+    if (done < total)
+        snprintf(doing, sizeof doing, " %s, %u %%,", patience.what,
+                 (uint32_t)((uint64_t)done * 100 / total));
+    fprintf(stderr, "\r\033[K%s:%s %d s\r", patience.name, doing,
             (int)((now_ns - patience.begin_ns) / PJ_NS_PER_S));
     fflush(stderr);
     patience.shown = true;
@@ -57,6 +64,14 @@ void pj_patience_begin(const char *name)
     patience.ends = patience.shown = false;
     pj_cond_init(&patience.ended);
     patience.running = pj_thread_start(&patience.thread, "patience", watch, NULL, NULL) == PJ_OK;
+}
+
+void pj_patience_for(const char *what, const pj_progress *progress)
+{
+    pthread_mutex_lock(&patience.mutex);
+    patience.what = what;
+    patience.progress = progress;
+    pthread_mutex_unlock(&patience.mutex);
 }
 
 void pj_patience_end(void)

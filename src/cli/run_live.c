@@ -37,6 +37,13 @@ static void run_live_take_power(void *context, const char *run_id, const pj_live
     if (count) atomic_store(&live->power_mw, samples[count - 1].mw[PJ_RAIL_TOTAL]);
 }
 
+static void take_load(void *context, const char *run_id, const pj_live_load *load)
+{
+    pj_run_live *live = context;
+    atomic_store(&live->loading.total, load->total);
+    atomic_store(&live->loading.done, load->done);
+}
+
 static void take_token(void *context, const char *run_id, const pj_live_token *token)
 {
     pj_run_live *live = context;
@@ -51,7 +58,8 @@ pj_live_sink pj_run_live_sink(pj_run_live *live)
     return (pj_live_sink){.version = PJ_LIVE_SINK_VERSION,
                           .context = live,
                           .power = run_live_take_power,
-                          .token = take_token};
+                          .token = take_token,
+                          .load_progress = take_load};
 }
 
 void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_second)

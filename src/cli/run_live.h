@@ -4,6 +4,7 @@
 #ifndef PJ_CLI_RUN_LIVE_H
 #define PJ_CLI_RUN_LIVE_H
 
+#include "base/progress.h"
 #include "trace/live.h"
 
 #include <stdatomic.h>
@@ -14,6 +15,7 @@ typedef struct pj_run_live {
     uint32_t run, runs; /* which of how many repetitions */
     _Atomic double power_mw, energy_mj; /* latest, and sum over tokens; NAN: unavailable */
     _Atomic uint32_t tokens;
+    pj_progress loading; /* of the model */
     int64_t drawn_ns;
     int rows; /* of the terminal; 0: no line */
 } pj_run_live;

@@ -210,7 +210,6 @@ static void load_layers(pj_loader *l)
     char prefix[PJ_TENSOR_NAME_BYTES / 2];
     l->model->layers = pj_load_alloc(l, count, sizeof *l->model->layers);
     load_ends(l);
-    if (l->progress) atomic_store(&l->progress->total, count);
     size_t before_layers = l->model->created_bytes;
     for (uint32_t i = 0; !l->status && i < count; i++) {
         snprintf(prefix, sizeof prefix, "model.layers.%u", i);
@@ -232,6 +231,7 @@ static pj_status load_all(pj_loader *l, const char *path)
 {
     pj_model *model = l->model;
     l->status = model_open_source(model, path, &l->synthetic, l->err);
+    if (!l->status && l->progress) atomic_store(&l->progress->total, model->config.layers);
     if (!l->status && model->checkpoint && !l->check) {
         if (l->no_mmap && is_used_as_stored(l))
             l->status = pj_checkpoint_copy(model->checkpoint, l->team, l->cancel, l->err);
