@@ -3,7 +3,7 @@
 
 #include "base/nearest.h"
 #include "engine/model/checkpoint.h"
-#include "engine/model/scan.h"
+#include "engine/model/facts.h"
 #include "engine/model/synthetic.h"
 #include "generate/find_model.h"
 #include "record/machine.h"
@@ -37,8 +37,8 @@ static pj_status read_facts(const char *path, int wanted, pj_model_facts *facts,
     if (status != PJ_OK) return status;
     pj_model_config config = *pj_checkpoint_config(checkpoint);
     config.tied_head = pj_checkpoint_find(checkpoint, "lm_head.weight") == NULL;
-    pj_model_facts_fill(&config,
-                        wanted >= 0 ? (pj_dtype)wanted : pj_models_weight_dtype(checkpoint), facts);
+    pj_model_facts_fill(
+        &config, wanted >= 0 ? (pj_dtype)wanted : pj_checkpoint_weight_dtype(checkpoint), facts);
     pj_checkpoint_close(checkpoint);
     return PJ_OK;
 }

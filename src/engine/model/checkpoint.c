@@ -74,6 +74,34 @@ void pj_checkpoint_prefer_huge(const pj_checkpoint *checkpoint)
 _Static_assert((int)PJ_TEAM_SCRATCH_BYTES >= (int)PJ_PAGES_PART_BYTES,
                "copies pass through the scratch");
 
+/* Type of a tensor's values in memory (row_source.h). */
+static bool resident_dtype(const pj_tensor *tensor, pj_dtype *type)
+{
+    bool eight_bits = tensor->type == PJ_FILE_E4M3;
+    if (tensor->type == PJ_FILE_Q2_0) {
+        *type = PJ_Q4_0;
+        return true;
+    }
+    if (!eight_bits && !(tensor->type == PJ_FILE_U8 && tensor->rank == 4))
+        return pj_file_dtype(tensor->type, type);
+    *type = eight_bits ? PJ_BF16 : PJ_MXFP4;
+    return true;
+}
+
+/* The type with the most bytes: that of the weights, whatever the type of norms. */
+pj_dtype pj_checkpoint_weight_dtype(const pj_checkpoint *checkpoint)
+{
+    double bytes[PJ_DTYPE_COUNT] = {0};
+    pj_dtype type, most = PJ_F32;
+    for (uint32_t i = 0; i < pj_checkpoint_tensor_count(checkpoint); i++) {
+        const pj_tensor *tensor = pj_checkpoint_tensor(checkpoint, i);
+        if (!resident_dtype(tensor, &type)) continue;
+        bytes[type] += (double)tensor->bytes;
+        if (bytes[type] > bytes[most]) most = type;
+    }
+    return most;
+}
+
 typedef struct copying {
     pj_checkpoint *checkpoint;
     pj_team *team;

@@ -39,6 +39,9 @@ const pj_tensor *pj_checkpoint_unused(const pj_checkpoint *checkpoint);
 pj_status pj_checkpoint_matrix(const pj_checkpoint *checkpoint, const char *name, uint64_t rows,
                                uint64_t cols, pj_matrix *matrix, pj_error *err);
 
+/* The type with the most bytes among the tensors, in memory. */
+pj_dtype pj_checkpoint_weight_dtype(const pj_checkpoint *checkpoint);
+
 /* Asks for huge pages under the weight files: for a model that is going to compute. */
 void pj_checkpoint_prefer_huge(const pj_checkpoint *checkpoint);
 /* Replaces the mappings of the files by copies at the same addresses, on huge pages if available:

@@ -7,7 +7,6 @@
 #include "engine/files/pages.h"
 #include "engine/model/delta.h"
 #include "engine/model/facts.h"
-#include "engine/model/scan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -224,7 +223,7 @@ static void load_layers(pj_loader *l)
 /* Weights that are converted are created in memory anyway. */
 static bool is_used_as_stored(const pj_loader *l)
 {
-    return l->dtype < 0 || (pj_dtype)l->dtype == pj_models_weight_dtype(l->model->checkpoint);
+    return l->dtype < 0 || (pj_dtype)l->dtype == pj_checkpoint_weight_dtype(l->model->checkpoint);
 }
 
 static pj_status load_all(pj_loader *l, const char *path)

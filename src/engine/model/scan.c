@@ -45,34 +45,6 @@ static pj_model_entry *add_entry(pj_model_list *list, const char *name, const ch
     return NULL;
 }
 
-/* Type of a tensor's values in memory (row_source.h). */
-static bool resident_dtype(const pj_tensor *tensor, pj_dtype *type)
-{
-    bool eight_bits = tensor->type == PJ_FILE_E4M3;
-    if (tensor->type == PJ_FILE_Q2_0) {
-        *type = PJ_Q4_0;
-        return true;
-    }
-    if (!eight_bits && !(tensor->type == PJ_FILE_U8 && tensor->rank == 4))
-        return pj_file_dtype(tensor->type, type);
-    *type = eight_bits ? PJ_BF16 : PJ_MXFP4;
-    return true;
-}
-
-/* The type with the most bytes: that of the weights, whatever the type of norms. */
-pj_dtype pj_models_weight_dtype(const pj_checkpoint *checkpoint)
-{
-    double bytes[PJ_DTYPE_COUNT] = {0};
-    pj_dtype type, most = PJ_F32;
-    for (uint32_t i = 0; i < pj_checkpoint_tensor_count(checkpoint); i++) {
-        const pj_tensor *tensor = pj_checkpoint_tensor(checkpoint, i);
-        if (!resident_dtype(tensor, &type)) continue;
-        bytes[type] += (double)tensor->bytes;
-        if (bytes[type] > bytes[most]) most = type;
-    }
-    return most;
-}
-
 /* Q2_0 is resident with twice its bits. */
 static double resident_bytes(const pj_tensor *tensor)
 {
@@ -106,7 +78,7 @@ static void inspect(pj_model_entry *entry)
     const pj_gguf *gguf = pj_checkpoint_gguf(checkpoint);
     pj_model_config config = *pj_checkpoint_config(checkpoint);
     config.tied_head = pj_checkpoint_find(checkpoint, "lm_head.weight") == NULL;
-    pj_model_facts_fill(&config, pj_models_weight_dtype(checkpoint), &entry->facts);
+    pj_model_facts_fill(&config, pj_checkpoint_weight_dtype(checkpoint), &entry->facts);
     if (gguf) {
         entry->has_tokenizer = pj_tokenizer_in_gguf(gguf);
         entry->facts.decode_weight_bytes = (uint64_t)decode_bytes(checkpoint, &config);

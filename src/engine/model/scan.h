@@ -27,9 +27,6 @@ const char *pj_models_default_folder(void);
 /* `folder` NULL: the default one; a missing folder counts as empty. */
 pj_status pj_models_scan(const char *folder, bool with_cache, pj_model_list *list, pj_error *err);
 void pj_model_list_fini(pj_model_list *list); /* may run twice */
-/* The type with the most bytes among a model's tensors. */
-struct pj_checkpoint;
-pj_dtype pj_models_weight_dtype(const struct pj_checkpoint *checkpoint);
 /* Writes an array of objects: name, path, usable, reason or the facts. */
 void pj_model_list_json(const pj_model_list *list, pj_json *json);
 
