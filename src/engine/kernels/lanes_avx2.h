@@ -212,7 +212,7 @@ INLINE __m256 lane_add(pj_dtype type, lane_matrix rows, size_t b, const int8_t *
     lane_scales w = lane_load_scales(type, &at, b, table);
     acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), w.scale * _mm256_set1_ps(x_scale), acc);
     if (!lane_layout_of(type).minima) return acc;
-    float low = x_scale * (float)x_sum * (-1.0f / PJ_Q8_OFFSET);
+    float low = x_scale * ((float)x_sum * (-1.0f / PJ_Q8_OFFSET));
     return _mm256_fmadd_ps(w.minimum, _mm256_set1_ps(low), acc);
 }
 

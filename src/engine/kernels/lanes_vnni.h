@@ -213,7 +213,7 @@ INLINE void lane_add(pj_dtype type, const pj_packed *p, size_t token, lane_matri
         acc[t] =
             _mm512_fmadd_ps(sum, _mm512_mul_ps(w.scale, _mm512_set1_ps(p->scales[at])), acc[t]);
         if (!lane_layout_of(type).minima) continue;
-        float x_sum = p->scales[at] * (float)p->sums[at] * (-1.0f / PJ_Q8_OFFSET);
+        float x_sum = p->scales[at] * ((float)p->sums[at] * (-1.0f / PJ_Q8_OFFSET));
         acc[t] = _mm512_fmadd_ps(w.minimum, _mm512_set1_ps(x_sum), acc[t]);
     }
 }

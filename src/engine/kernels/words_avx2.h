@@ -465,8 +465,8 @@ INLINE void add_words(__m256i *sum0, __m256i *sum1, const char *x, const __m256i
     __asm__("vmovdqu %[at_even], %[x_even]\n\tvmovdqu %[at_odd], %[x_odd]\n\t" //
             WORD_PRODUCTS("%[x_even]", "%[x_odd]", "0", "%[a]", "%[b]")
                 WORD_PRODUCTS("%[x_even]", "%[x_odd]", "1", "%[x_even]", "%[x_odd]")
-            : [sum0] "+x"(*sum0), [sum1] "+x"(*sum1), [x_even] "=&x"(x_even), [x_odd] "=&x"(x_odd),
-              [a] "=&x"(a), [b] "=&x"(b)
+            : [sum0] "+&x"(*sum0), [sum1] "+&x"(*sum1), [x_even] "=&x"(x_even),
+              [x_odd] "=&x"(x_odd), [a] "=&x"(a), [b] "=&x"(b)
             : [even0] "x"(even[0]), [odd0] "x"(odd[0]), [even1] "x"(even[1]), [odd1] "x"(odd[1]),
               [at_even] "m"(at[0]), [at_odd] "m"(at[1]));
 }
@@ -480,7 +480,7 @@ INLINE void add_words_loaded(__m256i *sum0, __m256i *sum1, const char *x, const 
     __m256i a, b;
     __asm__(WORD_PRODUCTS("%[at_even]", "%[at_odd]", "0", "%[a]", "%[b]")
                 WORD_PRODUCTS("%[at_even]", "%[at_odd]", "1", "%[a]", "%[b]")
-            : [sum0] "+x"(*sum0), [sum1] "+x"(*sum1), [a] "=&x"(a), [b] "=&x"(b)
+            : [sum0] "+&x"(*sum0), [sum1] "+&x"(*sum1), [a] "=&x"(a), [b] "=&x"(b)
             : [even0] "x"(even[0]), [odd0] "x"(odd[0]), [even1] "x"(even[1]), [odd1] "x"(odd[1]),
               [at_even] "m"(at[0]), [at_odd] "m"(at[1]));
 }
