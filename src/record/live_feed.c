@@ -52,7 +52,7 @@ struct pj_live_feed {
     int64_t context_ns; /* when the running layer was last reported */
     pj_context context; /* as last reported */
     int64_t load_ns;    /* when the progress of the load was last reported */
-    uint32_t loaded;    /* layers, as last reported */
+    uint32_t loaded;    /* layers, as last reported; UINT32_MAX: not yet */
     token_text texts[MAX_TEXTS];
     uint32_t text_count;
     utf8_rest rest[MAX_TEXTS]; /* by sequence */
@@ -85,6 +85,7 @@ pj_status pj_live_feed_open(const pj_live_sink *sink, const char *run_id, int64_
     feed->run_id = run_id;
     feed->start_ns = start_ns;
     feed->meter = meter;
+    feed->loaded = UINT32_MAX;
     feed->context = (pj_context){.token = -1, .layer = -1};
     if (meter) feed->rails = pj_meter_rails(meter, &feed->rail_count);
     for (uint32_t r = 0; r < feed->rail_count; r++) {

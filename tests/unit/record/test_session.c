@@ -416,7 +416,7 @@ static void the_progress_of_a_load_is_sampled(void **state)
         int ms;
         uint32_t done, total;
         bool told;
-    } rounds[] = {{0, 0, 0, false},  {10, 0, 30, false},  {20, 1, 30, true},   {60, 5, 30, false},
+    } rounds[] = {{0, 0, 0, false},  {10, 0, 30, true},   {20, 0, 30, false},  {55, 1, 30, false},
                   {80, 5, 30, true}, {300, 5, 30, false}, {350, 29, 30, true}, {500, 30, 30, true}};
     heard h = {0};
     pj_live_sink sink = {
