@@ -442,7 +442,7 @@ static int attribution_run_bench(const pj_command *command, int argc, char **arg
         {"model", 'm', PJ_OPTION_TEXT, &b.model, "MODEL",
          "model whose spans are used (synthetic:llama-3.2-1b,bf16)", 0, 0},
         {"dtype", 0, PJ_OPTION_TEXT, &b.dtype, "TYPE", "convert the weights", 0, 0},
-        {"threads", 't', PJ_OPTION_INT, &b.threads, "N", "threads (all CPUs)", 1, 256},
+        {"threads", 't', PJ_OPTION_INT, &b.threads, "N", "threads (one per core)", 1, 256},
         {"runs", 0, PJ_OPTION_INT, &b.runs, "N", "simulated runs per sensor (40)", 1, 10000},
         {"tokens", 'n', PJ_OPTION_INT, &b.tokens, "N", "tokens of the run (200)", 2, 100000},
         {"prompt", 0, PJ_OPTION_INT, &b.prompt, "N", "tokens of its prompt (32)", 1, 100000},

@@ -408,7 +408,7 @@ static int run_bench_kernels(const pj_command *command, int argc, char **argv)
          .rule = kernels_rule_types, .excludes = "device outline"},
         {"tokens", 0, PJ_OPTION_TEXT, &s.tokens, "LIST", "tokens per call (1,4,16,512)",
          .rule = pj_rule_counts, .excludes = "device outline"},
-        {"threads", 't', PJ_OPTION_INT, &s.threads, "N", "threads; 0: all", 0, 256,
+        {"threads", 't', PJ_OPTION_INT, &s.threads, "N", "threads; 0: one per core", 0, 256,
          .excludes = "device outline"},
         {"time", 0, PJ_OPTION_INT, &s.milliseconds, "MS", "milliseconds per line (60)", 1, 60000,
          .excludes = "device outline"},

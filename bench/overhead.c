@@ -217,7 +217,7 @@ static int run_overhead(const pj_command *command, int argc, char **argv)
          .old_letter = 'r'},
         {"tokens", 'n', PJ_OPTION_INT, &o.tokens, "N", "new tokens per run (16)", 2, 100000},
         {"prompt", 'p', PJ_OPTION_INT, &o.prompt, "N", "prompt tokens (64)", 1, 100000},
-        {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (all CPUs)", 1, 256},
+        {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (one per core)", 1, 256},
         {"power", 0, PJ_OPTION_TEXT, &o.power, "LIST", "power sources to sample meanwhile (auto)",
          .rule = pj_rule_power},
         {"json", 0, PJ_OPTION_FLAG, &o.json, NULL, "print one JSON object"},

@@ -226,7 +226,7 @@ static int run_bench_start(const pj_command *command, int argc, char **argv)
         {"prompt", 'p', PJ_OPTION_TEXT, &s.prompt, "TEXT", "the prompt (a few words)"},
         {"ids", 0, PJ_OPTION_TEXT, &s.ids, "1,2,3", "token ids instead of a text",
          .rule = pj_rule_ids},
-        {"threads", 't', PJ_OPTION_INT, &s.threads, "N", "threads (all CPUs)", 1, 256},
+        {"threads", 't', PJ_OPTION_INT, &s.threads, "N", "threads (one per core)", 1, 256},
         {"repeat", 0, PJ_OPTION_INT, &s.repeat, "N", "number of measured starts (10)", 1,
          PJ_BENCH_ROUNDS_MAX, .old_letter = 'r'},
         {"json", 0, PJ_OPTION_FLAG, &s.json, NULL, "print one JSON object"},

@@ -19,7 +19,7 @@ typedef struct pj_plan {
     const char *ablate[PJ_PLAN_VALUES];
     const char *engines[PJ_PLAN_VALUES]; /* "": ours; "attach:URL", "exec:COMMAND" */
     uint32_t batches[PJ_PLAN_VALUES], inputs[PJ_PLAN_VALUES], outputs[PJ_PLAN_VALUES],
-        threads[PJ_PLAN_VALUES]; /* threads 0: all */
+        threads[PJ_PLAN_VALUES]; /* threads 0: one per core */
     uint32_t model_count, dtype_count, batch_count, input_count, output_count, thread_count,
         ablate_count, engine_count;
     uint32_t repeat;       /* blocks at most */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PATH_BYTES = 1024, LINE_BYTES = 512 };
 
@@ -55,8 +56,11 @@ void pj_group_each(const char *root, const char *controller, pj_group_visit *vis
         line[strcspn(line, "\n")] = '\0';
         bool second = group == list + 1; /* which has no list of controllers */
         if (!second && !names_controller(list + 1, group, controller)) continue;
-        snprintf(mounted, sizeof mounted, "%s/sys/fs/cgroup%s%s", root, second ? "" : "/",
-                 second ? "" : controller);
+        /* "cpu,cpuacct" is mounted under both names, or that one alone */
+        int bytes = second ? 0 : (int)(group - list - 1);
+        snprintf(mounted, sizeof mounted, "%s/sys/fs/cgroup/%.*s", root, bytes, list + 1);
+        if (!second && access(mounted, F_OK) != 0)
+            snprintf(mounted, sizeof mounted, "%s/sys/fs/cgroup/%s", root, controller);
         /* the root's own folder is ""; "/" would visit it twice */
         group_upwards(mounted, strcmp(group, ":/") == 0 ? group + 2 : group + 1, second, visit,
                       context);

@@ -56,13 +56,12 @@ static pj_guarded_file *guard_file(const void *data, size_t size)
 
 /* Puts zeros in place of what is gone: up to the next multiple of 2 MiB, since what follows may be
  * replaced by another thread at the same time (pages.c copies in such parts). */
-static bool replace_pages(pj_guarded_file *file, uintptr_t at)
+static bool replace_pages(uintptr_t data, size_t size, uintptr_t at)
 {
     enum { PART_BYTES = 2 << 20 };
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = at & ~(page - 1);
-    uintptr_t end = (file->data + file->size + page - 1) & ~(page - 1);
+    uintptr_t end = (data + size + page - 1) & ~(page - 1);
     uintptr_t part = (at / PART_BYTES + 1) * PART_BYTES;
-    file->is_cut = true;
     return mmap((void *)from, (part < end ? part : end) - from, PROT_READ,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
@@ -72,14 +71,19 @@ static void take_bus_error(int number, siginfo_t *info, void *context)
     int error = errno;
     uintptr_t at = (uintptr_t)info->si_addr;
     (void)context;
-    for (unsigned i = 0; i < guarded_count; i++) {
+    bool is_fault = info->si_code > 0; /* not sent by a process */
+    for (unsigned i = 0; is_fault && i < guarded_count; i++) {
         uintptr_t data = guarded[i].data;
-        if (!data || at < data || at - data >= guarded[i].size) continue;
-        if (!replace_pages(&guarded[i], at)) break;
+        size_t size = guarded[i].size;
+        /* read again: the entry may have become another file's in between */
+        if (!data || at < data || at - data >= size || guarded[i].data != data) continue;
+        if (!replace_pages(data, size, at)) break;
+        guarded[i].is_cut = true;
         errno = error;
         return;
     }
     signal(number, SIG_DFL); /* the instruction runs again, and this time the signal ends all */
+    if (!is_fault) raise(number);
 }
 
 void pj_file_guard(void)

@@ -126,19 +126,66 @@ typedef struct memory_left {
     double bytes, swap;
 } memory_left;
 
-/* A group is charged for the page cache of files it reads, which is reclaimed before anything is
- * killed. */
+/* What a group may still take of a limit; NAN: there is none. */
+static double group_left(const char *folder, const char *limit_file, const char *used_file)
+{
+    double limit, used;
+    if (pj_group_read(folder, limit_file, &limit, 1) != 1 || /* "max" is none */
+        pj_group_read(folder, used_file, &used, 1) != 1)
+        return NAN;
+    return fmax(0, limit - used);
+}
+
+/* A group is charged for caches, which are reclaimed before anything is killed. Version 1 limits
+ * memory and swap together. */
 static void bound_available(const char *folder, bool second, void *context)
 {
     static const char *const first[] = {"total_inactive_file ", "total_active_file ", NULL};
-    static const char *const later[] = {"inactive_file ", "active_file ", NULL};
+    static const char *const later[] = {"inactive_file ", "active_file ", "slab_reclaimable ",
+                                        NULL};
     memory_left *left = context;
-    double limit, used, files = 0;
-    if (!group_limit(folder, second, &limit) ||
-        pj_group_read(folder, second ? "memory.current" : "memory.usage_in_bytes", &used, 1) != 1)
+    double caches = 0, swap = left->swap;
+    sum_statistics(folder, "memory.stat", second ? later : first, 1, &caches);
+    if (second) {
+        swap = fmin(swap, group_left(folder, "memory.swap.max", "memory.swap.current"));
+        double memory = group_left(folder, "memory.max", "memory.current");
+        left->bytes = fmin(left->bytes, memory + caches + swap);
         return;
-    sum_statistics(folder, "memory.stat", second ? later : first, 1, &files);
-    left->bytes = fmin(left->bytes, fmax(0, limit - used + fmin(files, used)) + left->swap);
+    }
+    double memory = group_left(folder, "memory.limit_in_bytes", "memory.usage_in_bytes");
+    double both = group_left(folder, "memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes");
+    left->bytes = fmin(left->bytes, fmin(memory + swap, both) + caches);
+}
+
+/* Swap on a disk: compressed memory (zram) is not more of it. */
+static double swap_left(const char *root)
+{
+    char path[PATH_BYTES], name[64], *text;
+    size_t bytes;
+    double sum = 0, size, used;
+    snprintf(path, sizeof path, "%s/proc/swaps", root);
+    if (pj_file_read(path, MOST_STATISTICS_BYTES, &text, &bytes, NULL) != PJ_OK) return 0;
+    for (const char *line = text; line; line = strchr(line, '\n'), line += line != NULL)
+        if (sscanf(line, "/%63s %*s %lf %lf", name, &size, &used) == 3 && !strstr(name, "zram"))
+            sum += 1024 * (size - used);
+    pj_free(text);
+    return sum;
+}
+
+/* What ZFS caches, which MemAvailable leaves out. */
+static double zfs_cache(const char *root)
+{
+    char path[PATH_BYTES], *text;
+    size_t bytes;
+    double all = 0, kept = 0, value;
+    snprintf(path, sizeof path, "%s/proc/spl/kstat/zfs/arcstats", root);
+    if (pj_file_read(path, MOST_STATISTICS_BYTES, &text, &bytes, NULL) != PJ_OK) return 0;
+    for (const char *line = text; line; line = strchr(line, '\n'), line += line != NULL) {
+        if (sscanf(line, "size %*s %lf", &value) == 1) all = value;
+        if (sscanf(line, "c_min %*s %lf", &value) == 1) kept = value;
+    }
+    pj_free(text);
+    return fmax(0, all - kept);
 }
 
 double pj_memory_limit(const char *root)
@@ -151,12 +198,9 @@ double pj_memory_limit(const char *root)
 
 double pj_memory_available(const char *root)
 {
-    static const char *const available[] = {"MemAvailable:", NULL}, *const swap[] = {"SwapFree:",
-                                                                                     NULL};
-    memory_left left = {.bytes = system_memory(root, available)};
-    double swappable = system_memory(root, swap);
-    if (swappable > 0) left.swap = swappable;
-    left.bytes += left.swap;
+    static const char *const available[] = {"MemAvailable:", NULL};
+    memory_left left = {.bytes = system_memory(root, available), .swap = swap_left(root)};
+    left.bytes += left.swap + zfs_cache(root);
     pj_group_each(root, "memory", bound_available, &left);
     return left.bytes;
 }

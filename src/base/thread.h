@@ -10,7 +10,7 @@
 
 typedef void *pj_thread_fn(void *context);
 
-/* Starts a thread with all signals blocked (the program's main thread handles them). */
+/* Starts a thread with all signals but SIGBUS blocked (the program's main thread handles them). */
 pj_status pj_thread_start(pthread_t *thread, const char *name, pj_thread_fn *run, void *context,
                           pj_error *err);
 /* Pins the calling thread, best effort. Threads it creates get the affinity from before the pin, so

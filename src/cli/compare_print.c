@@ -168,8 +168,8 @@ static void print_metrics(const pj_sides *s)
         int length = (int)strlen(pj_figures[f].name);
         if (length > width) width = length;
     }
-    pj_print(stdout, "\n%s%-*s %-4s", pj_style_on(stdout, PJ_STYLE_BOLD), width,
-             "metric (geometric mean)", "unit");
+    pj_print(stdout, "\n%s%-*s %-4s", pj_style_on(stdout, PJ_STYLE_BOLD), width, "metric (mean)",
+             "unit");
     layout l = layout_for(sides, width);
     end_name(l);
     for (uint32_t i = 0; i < sides; i++) pj_print(stdout, " %11.11s", pj_safe(s->sides[i].name).s);
@@ -187,6 +187,7 @@ static void print_metrics(const pj_sides *s)
         for (uint32_t k = 0; k < s->sides[i].run_count; k++)
             gain = fmax(gain, pj_run_gain_sd(s->sides[i].runs[k]));
     pj_gain_note_print(stdout, "", gain);
+    pj_print(stdout, "means of several runs are geometric, those of net energies arithmetic\n");
     if (s->count > COLUMNS_MAX)
         pj_print(stdout, "the first %d groups; --json prints all\n", COLUMNS_MAX);
 }

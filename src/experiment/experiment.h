@@ -26,7 +26,7 @@ typedef struct pj_experiment_options {
     pj_session *session; /* with a store */
     pj_model_slot *slot;
     const pj_plan *plan;
-    uint32_t threads;           /* of cells that set none; 0: all */
+    uint32_t threads;           /* of cells that set none; 0: one per core */
     bool is_private;            /* as in pj_profile_options */
     const _Atomic bool *cancel; /* or NULL */
     /* Callbacks, each may be NULL. `find` resolves a model's name (NULL: pj_model_find); `begin` is

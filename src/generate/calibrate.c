@@ -91,6 +91,7 @@ static pj_status run_pass(pj_session *session, pj_model_slot *slot, const pj_cal
                                     .on_block = o->on_block,
                                     .context_of_block = o->context_of_block};
     status = pj_engine_calibrate(slot->engine, &request, err);
+    pj_model_slot_check(slot, status);
     session->observe = status == PJ_OK ? observe : NULL;
     session->observe_context = c;
     pj_error storing = {0};

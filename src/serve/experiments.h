@@ -18,7 +18,7 @@ typedef struct pj_experiments_options {
     pj_session *session; /* used by `step` alone */
     const char *models;  /* folder of models */
     uint32_t limit;      /* maximum number of waiting experiments */
-    uint32_t threads;    /* default number of threads of a cell; 0: all */
+    uint32_t threads;    /* default number of threads of a cell; 0: one per core */
     bool is_private;
     pj_live_json *live; /* gets progress messages; NULL: none */
 } pj_experiments_options;

@@ -7,6 +7,7 @@
 #include "trace/summary.h"
 
 #include <jansson.h>
+#include <string.h>
 
 enum { MOST_RUNS = 24 };
 
@@ -21,7 +22,7 @@ static const char comparable_runs[] =
     " FROM profiling_runs r WHERE r.status = 'completed' AND r.model_name = ?" SAME("dtype")
         SAME("engine") SAME("machine") SAME("profiling_depth")
             SAME("isa") " AND coalesce(r.threads, 0) = ? AND coalesce(r.batch_size, 0) = ?"
-                        " ORDER BY r.created_ns DESC LIMIT 24";
+                        " ORDER BY r.created_ns DESC LIMIT 240";
 
 typedef struct times {
     double values[MOST_RUNS];
@@ -38,13 +39,21 @@ static double times_usual(times *t)
     return t->count < PJ_DISTURBED_LEAST_RUNS ? NAN : pj_median(t->values, t->count);
 }
 
+/* "cpu" is what no device stands for. */
+static const json_t *deciding(const json_t *settings, const char *name)
+{
+    const json_t *value = json_object_get(settings, name);
+    const char *text = json_string_value(value);
+    return text && strcmp(text, "cpu") == 0 ? NULL : value;
+}
+
 static bool same_settings(const json_t *a, const char *text, size_t bytes)
 {
     json_t *b = text ? json_loadb(text, bytes, JSON_ALLOW_NUL, NULL) : NULL;
     bool same = true;
     for (size_t i = 0; i < sizeof deciding_settings / sizeof *deciding_settings; i++) {
-        const json_t *of_a = json_object_get(a, deciding_settings[i]);
-        const json_t *of_b = json_object_get(b, deciding_settings[i]);
+        const json_t *of_a = deciding(a, deciding_settings[i]);
+        const json_t *of_b = deciding(b, deciding_settings[i]);
         same = same && (of_a || of_b ? json_equal(of_a, of_b) : true);
     }
     json_decref(b);

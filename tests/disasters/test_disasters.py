@@ -521,6 +521,10 @@ def memory_group(name, limit):
             with contextlib.suppress(OSError):
                 with open(f"{place}/{file}", "w") as f:
                     f.write(str(limit))
+                for swap, most in (("memory.memsw.limit_in_bytes", limit), ("memory.swap.max", 0)):
+                    if os.path.exists(f"{place}/{swap}"):
+                        with open(f"{place}/{swap}", "w") as f:
+                            f.write(str(most))
                 return place
         os.rmdir(place)
     return None

@@ -163,6 +163,7 @@ pj_status pj_engine_calibrate(pj_engine *engine, const pj_calibrate_request *req
                                   pj_instrument_text(w->blocks[i].component), done, total);
             pj_clock_sleep_until(pj_clock_ns() + request->gap_ns);
             status = run_block(w, &w->blocks[i], done++);
+            if (status == PJ_OK) status = pj_engine_check_files(engine, err);
         }
     }
     if (status == PJ_OK && pj_is_cancelled(w->request->cancel))

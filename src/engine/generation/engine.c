@@ -452,13 +452,14 @@ static pj_status check_ids(const pj_engine *e, const int32_t *ids, uint32_t coun
 /* Hands out the logits of all rows of the pass that ran, a few rows at a time; *stopped: `row` did
  * not want more. */
 static pj_status hand_out(pj_engine *e, pj_compute *compute, uint32_t first, uint32_t count,
-                          pj_logits_row_fn *row, void *context, bool *stopped)
+                          pj_logits_row_fn *row, void *context, bool *stopped, pj_error *err)
 {
     uint32_t vocab = e->model.config.vocab;
     for (uint32_t done = 0; done < count;) {
         uint32_t rows[EVAL_LOGITS], n = 0;
         for (; n < compute->options.max_logits && done + n < count; n++) rows[n] = done + n;
         pj_status status = pj_compute_logits(compute, rows, n);
+        if (!status) status = pj_engine_check_files(e, err);
         if (status) return status;
         for (uint32_t i = 0; i < n && !*stopped; i++)
             *stopped = !row(context, first + done + i, compute->logits + (size_t)i * vocab, vocab);
@@ -488,8 +489,7 @@ pj_status pj_engine_logits(pj_engine *e, const int32_t *ids, uint32_t count, boo
         /* token by token, frequencies follow the current length; in one pass, the final length */
         status =
             pj_engine_feed(e, &compute, 0, ids + done, n, whole ? count : done + n, false, NULL);
-        if (!status) status = pj_engine_check_files(e, err);
-        if (!status) status = hand_out(e, &compute, done, n, row, context, &stopped);
+        if (!status) status = hand_out(e, &compute, done, n, row, context, &stopped, err);
         done += n;
     }
     pj_compute_close(&compute);

@@ -127,7 +127,8 @@ pj_status pj_team_new(unsigned threads, bool pin, pj_team **result, pj_error *er
     team->threads = threads;
     /* With more threads than CPUs, spinning would keep the awaited thread from running. */
     bool fits = threads <= (unsigned)team->cpu_count;
-    team->pinned = pin && fits;
+    /* Containers with quotas share the CPUs: their threads would all be pinned to the same ones. */
+    team->pinned = pin && fits && !pj_cpu_quota("");
     team->spin_rounds = fits ? SPIN_ROUNDS : 1;
     gate_init(&team->start);
     gate_init(&team->arrived);

@@ -14,7 +14,7 @@ typedef void pj_team_fn(void *context, unsigned thread);
 
 /* `threads` 0: as many as pj_cpu_threads. `pin`: each thread on its own CPU, of different cores as
  * long as there are any, including the caller (its previous affinity is restored by pj_team_free on
- * the same thread). */
+ * the same thread); not where a quota limits the time on all of them. */
 pj_status pj_team_new(unsigned threads, bool pin, pj_team **team, pj_error *err);
 void pj_team_free(pj_team *team); /* NULL is allowed */
 unsigned pj_team_threads(const pj_team *team);

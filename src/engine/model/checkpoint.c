@@ -102,6 +102,18 @@ pj_dtype pj_checkpoint_weight_dtype(const pj_checkpoint *checkpoint)
     return most;
 }
 
+bool pj_checkpoint_is_plain(const pj_checkpoint *checkpoint)
+{
+    double all = 0, plain = 0;
+    pj_dtype type;
+    for (uint32_t i = 0; i < pj_checkpoint_tensor_count(checkpoint); i++) {
+        const pj_tensor *tensor = pj_checkpoint_tensor(checkpoint, i);
+        all += (double)tensor->bytes;
+        if (pj_file_dtype(tensor->type, &type)) plain += (double)tensor->bytes;
+    }
+    return plain > all / 2;
+}
+
 typedef struct copying {
     pj_checkpoint *checkpoint;
     pj_team *team;
@@ -150,8 +162,10 @@ pj_status pj_checkpoint_check(const pj_checkpoint *checkpoint, pj_error *err)
 {
     for (uint32_t i = 0; i < checkpoint->file_count; i++)
         if (pj_file_is_cut(&checkpoint->files[i]))
-            return pj_fail(err, PJ_E_LOST, "a weight file of %s was shortened while it was in use",
-                           checkpoint->path);
+            return pj_fail(
+                err, PJ_E_LOST,
+                "a weight file of %s was shortened, or could not be read, while it was in use",
+                checkpoint->path);
     return PJ_OK;
 }
 

@@ -42,6 +42,9 @@ pj_status pj_checkpoint_matrix(const pj_checkpoint *checkpoint, const char *name
 /* The type with the most bytes among the tensors, in memory. */
 pj_dtype pj_checkpoint_weight_dtype(const pj_checkpoint *checkpoint);
 
+/* Most bytes are of types that kernels read as they are stored. */
+bool pj_checkpoint_is_plain(const pj_checkpoint *checkpoint);
+
 /* Asks for huge pages under the weight files: for a model that is going to compute. */
 void pj_checkpoint_prefer_huge(const pj_checkpoint *checkpoint);
 /* Replaces the mappings of the files by copies at the same addresses, on huge pages if available:

@@ -193,10 +193,14 @@ static void check_memory(pj_loader *l, double more)
                             (made + more) / 1e9, (made + available) / 1e9);
 }
 
-static double synthetic_bytes(const pj_loader *l)
+/* Of all weights in their type in memory. */
+static double all_bytes(const pj_loader *l)
 {
     pj_model_facts facts;
-    pj_dtype type = l->dtype < 0 ? l->synthetic : (pj_dtype)l->dtype;
+    const pj_checkpoint *of = l->model->checkpoint;
+    pj_dtype type = l->dtype >= 0 ? (pj_dtype)l->dtype
+                    : of          ? pj_checkpoint_weight_dtype(of)
+                                  : l->synthetic;
     const pj_dtype_info *info = pj_dtype_get(type);
     pj_model_facts_fill(&l->model->config, type, &facts);
     return (double)facts.parameters / (double)info->block_values * (double)info->block_bytes;
@@ -210,12 +214,14 @@ static void load_layers(pj_loader *l)
     l->model->layers = pj_load_alloc(l, count, sizeof *l->model->layers);
     load_ends(l);
     size_t before_layers = l->model->created_bytes;
+    double all = l->check ? 0 : all_bytes(l);
     for (uint32_t i = 0; !l->status && i < count; i++) {
         snprintf(prefix, sizeof prefix, "model.layers.%u", i);
         load_layer(l, i, prefix);
-        /* the others are taken to be as large as those before them */
-        double created = (double)(l->model->created_bytes - before_layers);
-        if (!l->status) check_memory(l, created / (i + 1) * (count - i - 1));
+        /* the others are taken to be as large as those before them, unless that is too much */
+        double made = (double)l->model->created_bytes, created = made - (double)before_layers;
+        double more = created / (i + 1) * (count - i - 1);
+        if (!l->status && more > 0) check_memory(l, fmin(more, all - made));
         if (l->progress && !l->status) atomic_store(&l->progress->done, i + 1);
     }
 }
@@ -223,6 +229,7 @@ static void load_layers(pj_loader *l)
 /* Weights that are converted are created in memory anyway. */
 static bool is_used_as_stored(const pj_loader *l)
 {
+    if (!pj_checkpoint_is_plain(l->model->checkpoint)) return false;
     return l->dtype < 0 || (pj_dtype)l->dtype == pj_checkpoint_weight_dtype(l->model->checkpoint);
 }
 
@@ -237,7 +244,7 @@ static pj_status load_all(pj_loader *l, const char *path)
         else
             pj_checkpoint_prefer_huge(model->checkpoint);
     }
-    if (!l->status && model->synthetic && !l->check) check_memory(l, synthetic_bytes(l));
+    if (!l->status && model->synthetic && !l->check) check_memory(l, all_bytes(l));
     if (l->status) return l->status;
     model->blueprint = pj_blueprint_get(model->config.arch);
     l->status = open_ropes(model, l->err);

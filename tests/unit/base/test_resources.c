@@ -184,10 +184,22 @@ static void memory_is_what_the_groups_leave(void **state)
         "sys/fs/cgroup/pods/memory.stat");
     assert_near(pj_memory_limit(root), 500000, 0);
     assert_near(pj_memory_available(root), 140000, 0);
-    put("MemTotal: 1000 kB\nMemAvailable: 600 kB\nSwapFree: 50 kB\n", "proc/meminfo");
+    /* swap on a disk, as far as the group has some; what ZFS would give back */
+    put("Filename Type Size Used Priority\n/dev/zram0 partition 4000 0 100\n"
+        "/dev/sda2 partition 60 10 -2\n",
+        "proc/swaps");
     assert_near(pj_memory_available(root), 140000 + 50 * 1024, 0);
+    put("30000\n", "sys/fs/cgroup/pods/memory.swap.max");
+    put("20000\n", "sys/fs/cgroup/pods/memory.swap.current");
+    assert_near(pj_memory_available(root), 150000, 0);
+    put("0\n", "sys/fs/cgroup/pods/memory.swap.max");
     put("600000\n", "sys/fs/cgroup/pods/memory.current"); /* the limit was lowered */
-    assert_near(pj_memory_available(root), 50 * 1024, 0);
+    assert_near(pj_memory_available(root), 40000, 0);
+    put("0::/\n", "proc/self/cgroup");
+    assert_near(pj_memory_available(root), 650 * 1024, 0);
+    put("p1 6 0x01 1\nname type data\nc 4 900000\nc_min 4 20000\nsize 4 80000\n",
+        "proc/spl/kstat/zfs/arcstats");
+    assert_near(pj_memory_available(root), 650 * 1024 + 60000, 0);
 }
 
 static void memory_of_the_first_version(void **state)
@@ -204,6 +216,11 @@ static void memory_of_the_first_version(void **state)
         "sys/fs/cgroup/memory/docker/abc/memory.stat");
     assert_near(pj_memory_limit(root), 200000, 0);
     assert_near(pj_memory_available(root), 75000, 0);
+    put("/dev/sda2 partition 60 10 -2\n", "proc/swaps");
+    assert_near(pj_memory_available(root), 75000 + 50 * 1024, 0);
+    put("210000\n", "sys/fs/cgroup/memory/docker/abc/memory.memsw.limit_in_bytes");
+    put("155000\n", "sys/fs/cgroup/memory/docker/abc/memory.memsw.usage_in_bytes");
+    assert_near(pj_memory_available(root), 80000, 0);
 }
 
 /* What this machine says of itself. */

@@ -136,7 +136,7 @@ export function PlanForm(props: { taken: readonly string[]; onBegun: (name: stri
             key={key}
             label={label}
             name={key}
-            hint={key === 'threads' ? 'all' : key === 'batches' ? '1, 2, 4' : '32, 128'}
+            hint={key === 'threads' ? 'one per core' : key === 'batches' ? '1, 2, 4' : '32, 128'}
           />
         ))}
         <Text label="Runs of each cell" name="repeat" type="number" min="1" />
