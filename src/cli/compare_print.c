@@ -183,11 +183,13 @@ static void print_metrics(const pj_sides *s)
     for (uint32_t f = 0; f < pj_figure_count; f++)
         if (is_known(s, f, sides)) print_metric(s, f, sides, width);
     double gain = 0;
+    bool several = false;
+    for (uint32_t i = 0; i < sides; i++) several |= s->sides[i].run_count > 1;
     for (uint32_t i = 0; i < sides; i++)
         for (uint32_t k = 0; k < s->sides[i].run_count; k++)
             gain = fmax(gain, pj_run_gain_sd(s->sides[i].runs[k]));
     pj_gain_note_print(stdout, "", gain);
-    pj_print(stdout, "means of several runs are geometric, those of net energies arithmetic\n");
+    if (several) pj_print(stdout, "means are geometric, those of net energies arithmetic\n");
     if (s->count > COLUMNS_MAX)
         pj_print(stdout, "the first %d groups; --json prints all\n", COLUMNS_MAX);
 }
