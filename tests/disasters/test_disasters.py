@@ -525,7 +525,8 @@ def memory_group(name, limit):
                     if os.path.exists(f"{place}/{swap}"):
                         with open(f"{place}/{swap}", "w") as f:
                             f.write(str(most))
-                return place
+                if subprocess.run(["sh", "-c", 'echo $$ > "$0/cgroup.procs"', place], capture_output=True).returncode == 0:
+                    return place
         os.rmdir(place)
     return None
 
