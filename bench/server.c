@@ -397,11 +397,9 @@ static void server_print_json(const server_bench *b)
 static pj_status server_measure(server_bench *b, pj_error *err)
 {
     static const pj_service nothing = {0}; /* only the live stream is needed */
-    int cpus[PJ_CPUS_MAX];
+    int cpus[PJ_CPUS_MAX], cores;
     pthread_t runner;
-    int allowed = pj_cpu_allowed(cpus, PJ_CPUS_MAX);
-    int count = allowed < PJ_CPUS_MAX ? allowed : PJ_CPUS_MAX;
-    pj_cpu_order("", cpus, count);
+    int count = pj_cpu_places(cpus, &cores);
     b->run_cpu = cpus[0];
     b->serve_cpu = count > 1 ? cpus[1] : cpus[0];
     pj_thread_confine(b->serve_cpu);                      /* hub, server, collector and samplers */

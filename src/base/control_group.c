@@ -2,26 +2,10 @@
 #include "base/control_group.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { PATH_BYTES = 1024, LINE_BYTES = 512 };
-
-int pj_group_read(const char *folder, const char *name, double *values, int max)
-{
-    char path[PATH_BYTES], line[LINE_BYTES];
-    int count = 0;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "r");
-    bool read = file && fgets(line, sizeof line, file);
-    if (file) fclose(file);
-    for (char *at = line, *end; read && count < max; at = end, count++) {
-        values[count] = strtod(at, &end);
-        if (end == at) break;
-    }
-    return count;
-}
 
 /* In a container, the upper folders of the path may not exist, and the mounted root is the
  * container's own group. */

@@ -4,7 +4,6 @@
 #define PJ_BASE_CONTROL_GROUP_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 /* `second`: the folder is of version 2, whose files have other names. */
 typedef void pj_group_visit(const char *folder, bool second, void *context);
@@ -12,8 +11,5 @@ typedef void pj_group_visit(const char *folder, bool second, void *context);
 /* Visits the group that `controller` ("cpu", "memory") has this process in, and those above it,
  * whose limits bind it, too. */
 void pj_group_each(const char *root, const char *controller, pj_group_visit *visit, void *context);
-/* Reads the numbers at the start of a file, separated by blanks, into `values`; returns how many
- * there are, at most `max`. */
-int pj_group_read(const char *folder, const char *name, double *values, int max);
 
 #endif

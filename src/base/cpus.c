@@ -2,6 +2,7 @@
 #include "base/cpus.h"
 
 #include "base/control_group.h"
+#include "base/file.h"
 
 #include <math.h>
 #include <sched.h>
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 1024, LINE_BYTES = 512 };
+enum { PATH_BYTES = 1024 };
 
 int pj_cpu_allowed(int *cpus, int max)
 {
@@ -32,15 +33,6 @@ int pj_cpu_allowed(int *cpus, int max)
     return count;
 }
 
-/* The first line of a file; false if there is none. */
-static bool cpu_line(const char *path, char *line)
-{
-    FILE *file = fopen(path, "r");
-    bool read = file && fgets(line, LINE_BYTES, file);
-    if (file) fclose(file);
-    return read;
-}
-
 /* ---- order ------------------------------------------------------------------------------ */
 
 typedef struct placed_cpu {
@@ -53,11 +45,10 @@ typedef struct placed_cpu {
 
 static double cpu_figure(const char *root, int cpu, const char *name, double otherwise)
 {
-    char path[PATH_BYTES], line[LINE_BYTES], *end;
-    snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/%s", root, cpu, name);
-    if (!cpu_line(path, line)) return otherwise;
-    double value = strtod(line, &end);
-    return end > line && value >= 0 ? value : otherwise;
+    char folder[PATH_BYTES];
+    double value;
+    snprintf(folder, sizeof folder, "%s/sys/devices/system/cpu/cpu%d", root, cpu);
+    return pj_file_numbers(folder, name, &value, 1) == 1 && value >= 0 ? value : otherwise;
 }
 
 static int compare_placed(const void *a, const void *b)
@@ -103,9 +94,9 @@ static void quota_of_group(const char *folder, bool second, void *context)
 {
     double time[2]; /* quota, period */
     int *quota = context;
-    bool known = second ? pj_group_read(folder, "cpu.max", time, 2) == 2
-                        : pj_group_read(folder, "cpu.cfs_quota_us", &time[0], 1) == 1 &&
-                              pj_group_read(folder, "cpu.cfs_period_us", &time[1], 1) == 1;
+    bool known = second ? pj_file_numbers(folder, "cpu.max", time, 2) == 2
+                        : pj_file_numbers(folder, "cpu.cfs_quota_us", &time[0], 1) == 1 &&
+                              pj_file_numbers(folder, "cpu.cfs_period_us", &time[1], 1) == 1;
     if (known && time[0] > 0 && time[1] > 0)
         *quota = smaller_quota((int)ceil(time[0] / time[1]), *quota);
 }
@@ -117,10 +108,18 @@ int pj_cpu_quota(const char *root)
     return quota;
 }
 
+int pj_cpu_places(int cpus[PJ_CPUS_MAX], int *cores)
+{
+    int count = pj_cpu_allowed(cpus, PJ_CPUS_MAX);
+    if (count > PJ_CPUS_MAX) count = PJ_CPUS_MAX;
+    *cores = pj_cpu_order("", cpus, count);
+    return count;
+}
+
 int pj_cpu_threads(void)
 {
-    int cpus[PJ_CPUS_MAX], count = pj_cpu_allowed(cpus, PJ_CPUS_MAX);
-    int cores = pj_cpu_order("", cpus, count < PJ_CPUS_MAX ? count : PJ_CPUS_MAX);
+    int cpus[PJ_CPUS_MAX], cores;
+    pj_cpu_places(cpus, &cores);
     return smaller_quota(pj_cpu_quota(""), cores);
 }
 
@@ -129,12 +128,15 @@ int pj_cpu_threads(void)
 /* Linux: level and size of a cache of the first CPU. */
 static bool described_cache(const char *root, int index, int *level, double *bytes)
 {
-    char path[PATH_BYTES], text[2][LINE_BYTES], unit = 0;
+    char path[PATH_BYTES], text[2][32] = {"", ""}, unit = 0;
     const char *const files[] = {"level", "size"};
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu0/cache/index%d/%s", root, index,
                  files[i]);
-        if (!cpu_line(path, text[i])) return false;
+        FILE *file = fopen(path, "r");
+        bool whole = file && fgets(text[i], sizeof text[i], file);
+        if (file) fclose(file);
+        if (!whole) return false;
     }
     int fields = sscanf(text[1], "%lf%c", bytes, &unit);
     *bytes *= unit == 'K' ? 1024 : unit == 'M' ? 1 << 20 : unit == 'G' ? 1 << 30 : 1;

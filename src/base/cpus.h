@@ -13,6 +13,8 @@ int pj_cpu_allowed(int *cpus, int max);
  * hardware thread of every core before a second one of any, and faster cores first. Returns the
  * number of cores. */
 int pj_cpu_order(const char *root, int *cpus, int count);
+/* The CPUs this process may run on, in that order; returns their number. */
+int pj_cpu_places(int cpus[PJ_CPUS_MAX], int *cores);
 /* How many CPUs' time the control groups of this process grant it, rounded up; 0: no limit. */
 int pj_cpu_quota(const char *root);
 /* Threads to compute with where nobody says how many: one per core, within the quota. */

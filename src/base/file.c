@@ -183,6 +183,21 @@ static int file_write_all(int fd, const char *bytes, size_t count)
     return fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
 }
 
+int pj_file_numbers(const char *folder, const char *name, double *values, int max)
+{
+    char path[PATH_MAX], line[512];
+    int count = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    bool read = file && fgets(line, sizeof line, file);
+    if (file) fclose(file);
+    for (char *at = line, *end; read && count < max; at = end, count++) {
+        values[count] = strtod(at, &end);
+        if (end == at) break;
+    }
+    return count;
+}
+
 bool pj_file_is_special(const char *path)
 {
     struct stat info;

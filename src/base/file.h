@@ -27,6 +27,9 @@ pj_status pj_file_read(const char *path, size_t max_bytes, char **text, size_t *
 /* As above from an open descriptor, e.g. standard input; `name` is for error messages. */
 pj_status pj_file_read_fd(int fd, const char *name, size_t max_bytes, char **text, size_t *bytes,
                           pj_error *err);
+/* Reads the numbers at the start of a small file, separated by blanks; returns how many there are,
+ * at most `max`, and 0 where there is no such file. */
+int pj_file_numbers(const char *folder, const char *name, double *values, int max);
 /* The path is there and no regular file: a device, a pipe, or a link. */
 bool pj_file_is_special(const char *path);
 /* Atomic: writes a temporary file in the same folder, syncs it and renames it; but writes directly

@@ -113,7 +113,7 @@ static double system_memory(const char *root, const char *const *names)
 static bool group_limit(const char *folder, bool second, double *limit)
 {
     const char *name = second ? "memory.max" : "memory.limit_in_bytes";
-    return pj_group_read(folder, name, limit, 1) == 1; /* "max" is none */
+    return pj_file_numbers(folder, name, limit, 1) == 1; /* "max" is none */
 }
 
 static void bound_limit(const char *folder, bool second, void *context)
@@ -130,8 +130,8 @@ typedef struct memory_left {
 static double group_left(const char *folder, const char *limit_file, const char *used_file)
 {
     double limit, used;
-    if (pj_group_read(folder, limit_file, &limit, 1) != 1 || /* "max" is none */
-        pj_group_read(folder, used_file, &used, 1) != 1)
+    if (pj_file_numbers(folder, limit_file, &limit, 1) != 1 || /* "max" is none */
+        pj_file_numbers(folder, used_file, &used, 1) != 1)
         return NAN;
     return fmax(0, limit - used);
 }

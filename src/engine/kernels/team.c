@@ -119,9 +119,8 @@ pj_status pj_team_new(unsigned threads, bool pin, pj_team **result, pj_error *er
     *result = NULL;
     pj_team *team = pj_alloc_aligned(LINE, 1, sizeof *team);
     if (!team) return pj_fail_memory(err, "the thread team");
-    int allowed = pj_cpu_allowed(team->cpus, PJ_CPUS_MAX);
-    team->cpu_count = allowed < PJ_CPUS_MAX ? allowed : PJ_CPUS_MAX;
-    pj_cpu_order("", team->cpus, team->cpu_count);
+    int cores;
+    team->cpu_count = pj_cpu_places(team->cpus, &cores);
     if (threads == 0) threads = (unsigned)pj_cpu_threads();
     if (threads > PJ_TEAM_MAX_THREADS) threads = PJ_TEAM_MAX_THREADS;
     team->threads = threads;
