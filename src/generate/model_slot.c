@@ -19,7 +19,7 @@ bool pj_model_slot_holds(const pj_model_slot *slot, const pj_engine_options *opt
     pj_buffer key;
     bool same = make_key(options, &key) && slot->key && strcmp(slot->key, key.data) == 0;
     pj_buffer_fini(&key);
-    return same;
+    return same && pj_engine_is_current(slot->engine);
 }
 
 pj_status pj_model_slot_open(pj_model_slot *slot, const pj_engine_options *options, pj_error *err)

@@ -10,7 +10,7 @@ typedef struct pj_model_slot {
     char *key; /* model, dtype, threads, ... of the open model */
 } pj_model_slot;
 
-/* Opens the model unless it is already open. */
+/* Opens the model unless it is already open, from files that have not changed since. */
 pj_status pj_model_slot_open(pj_model_slot *slot, const pj_engine_options *options, pj_error *err);
 bool pj_model_slot_holds(const pj_model_slot *slot, const pj_engine_options *options);
 /* After work that ended so: a model on a lost device is closed, so that the next run opens it anew.

@@ -339,6 +339,12 @@ pj_status pj_engine_check_files(const pj_engine *e, pj_error *err)
     return status || !e->draft ? status : pj_engine_check_files(e->draft, err);
 }
 
+bool pj_engine_is_current(const pj_engine *e)
+{
+    return (!e->model.checkpoint || pj_checkpoint_is_current(e->model.checkpoint)) &&
+           (!e->draft || pj_engine_is_current(e->draft));
+}
+
 pj_status pj_engine_feed(pj_engine *e, pj_compute *compute, uint32_t sequence, const int32_t *ids,
                          uint32_t count, uint32_t horizon, bool greedy, const _Atomic bool *cancel)
 {

@@ -85,6 +85,8 @@ typedef struct pj_engine_facts {
 pj_status pj_engine_check_isa(const char *isa, pj_error *err);
 const pj_engine_facts *pj_engine_get_facts(const pj_engine *engine);
 const pj_engine_facts *pj_engine_draft_facts(const pj_engine *engine); /* NULL: no draft model */
+/* The model's files, and its draft's, are still those that were opened, unchanged. */
+bool pj_engine_is_current(const pj_engine *engine);
 
 /* A prompt is text (through the tokenizer) or, when `ids` is set, token ids. */
 typedef struct pj_prompt {

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "engine/files/pages.h"
 #include "engine/files/safetensors.h"
+#include "engine/files/watch.h"
 #include "engine/model/gguf_config.h"
 
 #include <dirent.h>
@@ -28,7 +29,9 @@ struct pj_checkpoint {
     pj_mapping *files;
     const char **file_names; /* [file_count], in the arena */
     uint32_t file_count;
-    pj_tensor *tensors; /* [count], by name */
+    bool is_copied;          /* nothing is read from the files any more */
+    pj_watch weights, texts; /* the files above; configuration, tokenizer, templates of a folder */
+    pj_tensor *tensors;      /* [count], by name */
     uint32_t count;
     bool is_gguf;
     pj_gguf gguf; /* metadata; its tensors are the table above */
@@ -155,18 +158,27 @@ pj_status pj_checkpoint_copy(pj_checkpoint *checkpoint, pj_team *team, const _At
     pj_team_run(team, copy_parts, &c);
     if (c.out_of_memory) return pj_fail_memory(err, "a copy of the weights");
     if (cancel && *cancel) return pj_fail(err, PJ_E_CANCELLED, "loading was interrupted");
-    return PJ_OK;
+    pj_status status = pj_checkpoint_check(checkpoint, err);
+    checkpoint->is_copied = status == PJ_OK;
+    return status;
 }
 
 pj_status pj_checkpoint_check(const pj_checkpoint *checkpoint, pj_error *err)
 {
+    const char *written = checkpoint->is_copied ? NULL : pj_watch_written(&checkpoint->weights);
     for (uint32_t i = 0; i < checkpoint->file_count; i++)
         if (pj_file_is_cut(&checkpoint->files[i]))
             return pj_fail(
                 err, PJ_E_LOST,
                 "a weight file of %s was shortened, or could not be read, while it was in use",
                 checkpoint->path);
+    if (written) return pj_fail(err, PJ_E_LOST, "%s was written to while it was in use", written);
     return PJ_OK;
+}
+
+bool pj_checkpoint_is_current(const pj_checkpoint *checkpoint)
+{
+    return pj_watch_is_current(&checkpoint->weights) && pj_watch_is_current(&checkpoint->texts);
 }
 
 bool pj_checkpoint_touch(const pj_checkpoint *checkpoint, size_t at, size_t bytes)
@@ -189,6 +201,8 @@ void pj_checkpoint_close(pj_checkpoint *checkpoint)
     if (!checkpoint) return;
     for (uint32_t i = 0; checkpoint->files && i < checkpoint->file_count; i++)
         pj_file_unmap(&checkpoint->files[i]);
+    pj_watch_fini(&checkpoint->weights);
+    pj_watch_fini(&checkpoint->texts);
     pj_free(checkpoint->files);
     pj_free(checkpoint->tensors);
     pj_free(checkpoint->used);
@@ -332,6 +346,22 @@ static pj_status checkpoint_join(pj_checkpoint *c, const char *file, char out[PA
 {
     if (pj_path_join(out, PATH_MAX, c->path, file)) return PJ_OK;
     return pj_fail(err, PJ_E_INVALID, "the path of %.200s is too long", file);
+}
+
+/* What a folder may have beside its weights that a model is opened with. */
+static pj_status watch_texts(pj_checkpoint *c, pj_error *err)
+{
+    static const char *const names[] = {
+        "config.json",         "generation_config.json", "model.safetensors.index.json",
+        "tokenizer.json",      "tokenizer_config.json",  "special_tokens_map.json",
+        "chat_template.jinja", "chat_template.json"};
+    char path[PATH_MAX];
+    pj_status status = PJ_OK;
+    for (size_t i = 0; status == PJ_OK && i < sizeof names / sizeof *names; i++) {
+        status = checkpoint_join(c, names[i], path, err);
+        if (status == PJ_OK) status = pj_watch_add(&c->texts, path, err);
+    }
+    return status;
 }
 
 static pj_status read_config(pj_checkpoint *c, pj_error *err)
@@ -484,6 +514,12 @@ static pj_status sort_tensors(pj_checkpoint *c, pj_error *err)
     return PJ_OK;
 }
 
+static pj_status map_weights(pj_checkpoint *c, const char *path, pj_mapping *file, pj_error *err)
+{
+    pj_status status = pj_watch_add(&c->weights, path, err);
+    return status == PJ_OK ? pj_file_map(path, file, err) : status;
+}
+
 static pj_status map_files(pj_checkpoint *c, pj_error *err)
 {
     pj_status status = PJ_OK;
@@ -499,7 +535,7 @@ static pj_status map_files(pj_checkpoint *c, pj_error *err)
                 pj_fail(err, PJ_E_INVALID,
                         "%s lacks %s, one of its %u weight files: its download is not finished",
                         c->path, c->file_names[i], c->file_count);
-        if (status == PJ_OK) status = pj_file_map(path, &c->files[i], err);
+        if (status == PJ_OK) status = map_weights(c, path, &c->files[i], err);
         if (status == PJ_OK)
             status = pj_safetensors_parse(c->files[i].data, c->files[i].size, path, &c->arena,
                                           &tensors, &count, err);
@@ -521,7 +557,7 @@ static int64_t split_number(const pj_gguf *gguf, const char *key)
 static pj_status map_gguf(pj_checkpoint *c, const char *path, pj_gguf *gguf, pj_error *err)
 {
     pj_mapping *file = &c->files[c->file_count];
-    pj_status status = pj_file_map(path, file, err);
+    pj_status status = map_weights(c, path, file, err);
     if (status != PJ_OK) return status;
     c->file_count++;
     status = pj_gguf_parse(file->data, file->size, path, &c->arena, gguf, err);
@@ -569,6 +605,7 @@ static pj_status map_gguf_files(pj_checkpoint *c, pj_error *err)
         return pj_fail(err, PJ_E_INVALID, "%s: split.count must be 1 to %d", c->path, MAX_SHARDS);
     /* map all parts again in order */
     pj_file_unmap(&c->files[0]);
+    pj_watch_fini(&c->weights);
     c->file_count = c->count = 0;
     pj_mapping *files = pj_resize(c->files, (size_t)parts, sizeof *files);
     if (!files) return pj_fail_memory(err, "a list of weight files");
@@ -668,6 +705,7 @@ pj_status pj_checkpoint_open(const char *path, pj_checkpoint **checkpoint, pj_er
     pj_arena_init(&c->arena, 0);
     c->generation = PJ_GENERATION_CONFIG_NONE;
     pj_status status = set_path(c, path, &file, &gguf, err);
+    if (status == PJ_OK && !gguf) status = watch_texts(c, err);
     if (status == PJ_OK && gguf) {
         status = open_gguf(c, err);
     } else if (status == PJ_OK && file) {

@@ -51,8 +51,11 @@ void pj_checkpoint_prefer_huge(const pj_checkpoint *checkpoint);
  * the team copies, `cancel` (or NULL) ends it with PJ_E_CANCELLED. */
 pj_status pj_checkpoint_copy(pj_checkpoint *checkpoint, pj_team *team, const _Atomic bool *cancel,
                              pj_error *err);
-/* PJ_E_LOST where a weight file was shortened while it was in use: what was read of it is wrong. */
+/* PJ_E_LOST where a weight file was shortened or written to while it was in use: what was read of
+ * it may be wrong. */
 pj_status pj_checkpoint_check(const pj_checkpoint *checkpoint, pj_error *err);
+/* The files are still those that were opened, unchanged. */
+bool pj_checkpoint_is_current(const pj_checkpoint *checkpoint);
 /* Makes the kernel map bytes [at, at + bytes) of the weight files, which are numbered consecutively
  * (pj_pages_touch); false past their end. May be called from several threads. */
 bool pj_checkpoint_touch(const pj_checkpoint *checkpoint, size_t at, size_t bytes);

@@ -3,10 +3,13 @@
 #include "../engine/reference_device.h"
 #include "../engine/tiny.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "generate/generate.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static pj_status ending;
@@ -90,28 +93,116 @@ static void test_a_copy_is_another_model(void **state)
     tiny_free(&model);
 }
 
-/* The weights that are mapped are gone: the run fails, the process goes on. */
-static void test_a_file_that_is_shortened(void **state)
+/* Times of modification advance with the kernel's ticks, which tests are faster than. */
+static void make_older(const char *path)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* A folder whose files were exchanged is another model: by renaming, as downloads do it, by writing
+ * into them, and by a text that was not there before. */
+static void test_files_that_change_between_runs(void **state)
 {
     tiny_model model;
-    char path[100];
-    pj_generate_result result;
+    char path[100], other[100];
     pj_error err = {0};
-    pj_file_guard();
     tiny_make(&model, tiny_find("llama"), 42);
     tiny_write(&model, TINY_F32);
-    pj_model_slot slot = {0};
-    pj_profile_options options = options_for(model.folder);
-    assert_int_equal(run_bare(&slot, &options), PJ_OK);
     snprintf(path, sizeof path, "%s/model.safetensors", model.folder);
-    assert_int_equal(truncate(path, 0), 0);
-    assert_int_equal(pj_profile_bare(&slot, &options, &result, &err), PJ_E_LOST);
-    pj_generate_result_fini(&result);
-    assert_non_null(strstr(err.text, "was shortened, or could not be read, while it was in use"));
-    assert_null(slot.engine);
-    tiny_write(&model, TINY_F32); /* and back */
-    assert_int_equal(run_bare(&slot, &options), PJ_OK);
-    pj_model_slot_close(&slot);
+    snprintf(other, sizeof other, "%s/incomplete", model.folder);
+    char *bytes;
+    size_t count;
+    assert_int_equal(pj_file_read(path, 1 << 24, &bytes, &count, &err), PJ_OK);
+    for (int change = 0; change < 3; change++) {
+        pj_model_slot slot = {0};
+        pj_profile_options options = options_for(model.folder);
+        make_older(path);
+        assert_int_equal(run_bare(&slot, &options), PJ_OK);
+        pj_engine *engine = slot.engine;
+        assert_true(pj_model_slot_holds(&slot, &options.engine));
+        assert_int_equal(run_bare(&slot, &options), PJ_OK);
+        assert_ptr_equal(slot.engine, engine);
+        if (change == 0) {
+            assert_int_equal(pj_file_write(path, bytes, count, &err), PJ_OK);
+        } else if (change == 1) {
+            FILE *file = fopen(path, "r+b");
+            assert_int_equal(fwrite(bytes, 1, count, file), count);
+            fclose(file);
+        } else {
+            snprintf(other, sizeof other, "%s/generation_config.json", model.folder);
+            assert_int_equal(pj_file_write(other, "{}", 2, &err), PJ_OK);
+        }
+        assert_false(pj_model_slot_holds(&slot, &options.engine));
+        assert_int_equal(pj_model_slot_open(&slot, &options.engine, &err), PJ_OK);
+        assert_true(pj_model_slot_holds(&slot, &options.engine));
+        pj_model_slot_close(&slot);
+    }
+    pj_free(bytes);
+    tiny_free(&model);
+}
+
+/* What somebody does to the weights before a pass ends: writes as many bytes, shortens the file, or
+ * puts another one in its place. */
+enum { WRITTEN, SHORTENED, REPLACED };
+static char changed_path[100];
+static int change;
+
+static pj_status change_in_pass(void *state, bool cancelled, pj_error *err)
+{
+    char *bytes;
+    size_t count;
+    assert_int_equal(pj_file_read(changed_path, 1 << 24, &bytes, &count, err), PJ_OK);
+    if (change == REPLACED) {
+        assert_int_equal(pj_file_write(changed_path, bytes, count, err), PJ_OK);
+    } else if (change == SHORTENED) {
+        assert_int_equal(truncate(changed_path, 0), 0);
+    } else {
+        FILE *file = fopen(changed_path, "r+b");
+        assert_int_equal(fwrite(bytes, 1, count, file), count);
+        fclose(file);
+    }
+    pj_free(bytes);
+    return reference_device.ops.end_pass(state, cancelled, err);
+}
+
+/* Weights that change under a run are neither the ones before nor the ones after: it fails, and the
+ * process goes on. A file that takes their place leaves the mapping as it was, and a copy is not
+ * read from the file. */
+static void test_files_that_change_within_a_run(void **state)
+{
+    tiny_model model;
+    pj_generate_result result;
+    pj_file_guard();
+    tiny_make(&model, tiny_find("llama"), 42);
+    pj_backend changes = reference_device;
+    changes.ops.end_pass = change_in_pass;
+    const struct {
+        int change;
+        bool no_mmap;
+        const char *says; /* NULL: it succeeds */
+    } runs[] = {{WRITTEN, false, "model.safetensors was written to while it was in use"},
+                {SHORTENED, false, "was shortened, or could not be read, while it was in use"},
+                {REPLACED, false, NULL},
+                {WRITTEN, true, NULL},
+                {SHORTENED, true, NULL}};
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        pj_model_slot slot = {0};
+        pj_error err = {0};
+        tiny_write(&model, TINY_F32);
+        snprintf(changed_path, sizeof changed_path, "%s/model.safetensors", model.folder);
+        make_older(changed_path);
+        pj_profile_options options = options_for(model.folder);
+        options.engine.backend = &changes;
+        options.engine.no_mmap = runs[i].no_mmap;
+        change = runs[i].change;
+        assert_int_equal(pj_profile_bare(&slot, &options, &result, &err),
+                         runs[i].says ? PJ_E_LOST : PJ_OK);
+        if (runs[i].says) assert_non_null(strstr(err.text, runs[i].says));
+        pj_generate_result_fini(&result);
+        assert_int_equal(slot.engine != NULL, !runs[i].says);
+        pj_model_slot_close(&slot);
+    }
     tiny_free(&model);
 }
 
@@ -119,6 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_lost_device),
                                        cmocka_unit_test(test_a_copy_is_another_model),
-                                       cmocka_unit_test(test_a_file_that_is_shortened)};
+                                       cmocka_unit_test(test_files_that_change_between_runs),
+                                       cmocka_unit_test(test_files_that_change_within_a_run)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
