@@ -69,6 +69,10 @@ static pj_text cell_power(const pj_table_row *r, table_room room)
 {
     return plain(r->power);
 }
+static pj_text cell_settings(const pj_table_row *r, table_room room)
+{
+    return plain(r->settings);
+}
 static pj_text cell_test(const pj_table_row *r, table_room room)
 {
     return plain(r->test);
@@ -166,6 +170,7 @@ static const table_column table_columns[] = {
     {"threads", cell_threads, .right = true, .equal = TABLE_NARROWEST},
     {"power", cell_power, .always_equal = true},
     {"at once", cell_at_once, .right = true, .always_equal = true},
+    {"settings", cell_settings, .always_equal = true},
     {"test", cell_test, .right = true},
     {"t/s", cell_speed, .right = true},
     {"J/token", cell_joules, .right = true},
@@ -270,7 +275,7 @@ typedef struct table_value {
     double number;           /* NAN: unknown */
 } table_value;
 
-enum { TABLE_VALUES = 22 };
+enum { TABLE_VALUES = 23 };
 
 static void list_values(const pj_table_row *r, table_value values[TABLE_VALUES])
 {
@@ -285,6 +290,7 @@ static void list_values(const pj_table_row *r, table_value values[TABLE_VALUES])
         {"batch", .number = r->batch},
         {"threads", .number = r->threads ? r->threads : NAN},
         {"concurrency", .number = r->concurrency ? r->concurrency : NAN},
+        {"settings", r->settings},
         {"test", r->test},
         {"runs", .number = r->runs},
         {"tokens_per_second", .number = r->speed.value},

@@ -91,14 +91,28 @@ static pj_status check_sources(const experiment *e, const pj_experiment_runs *ru
     return PJ_OK;
 }
 
+/* Cells that set no number of threads go on with that of their runs: today's default may be
+ * another, in a container with another quota, say. */
+static void keep_threads(experiment *e, const pj_experiment_runs *runs)
+{
+    for (uint32_t c = 0; c < e->cell_count; c++) {
+        pj_cell cell;
+        pj_plan_cell(e->plan, c, &cell);
+        bool is_default = !cell.threads && !cell.engine[0];
+        for (uint32_t i = 0; is_default && i < runs->cells[c].count; i++)
+            if (runs->cells[c].runs[i]->threads) e->o.threads = runs->cells[c].runs[i]->threads;
+    }
+}
+
 /* A further round is compared with the one before it. */
-static pj_status check_former(const experiment *e, pj_error *err)
+static pj_status check_former(experiment *e, pj_error *err)
 {
     pj_experiment_runs runs;
     if (e->plan->round == 0) return PJ_OK;
     pj_status status =
         pj_experiment_runs_load(e->o.session->store, e->plan, e->plan->round - 1, &runs, err);
     if (status == PJ_OK) status = check_sources(e, &runs, err);
+    if (status == PJ_OK) keep_threads(e, &runs);
     pj_experiment_runs_fini(&runs);
     return status;
 }
@@ -109,6 +123,7 @@ static pj_status read_done(experiment *e, pj_error *err)
     pj_status status =
         pj_experiment_runs_load(e->o.session->store, e->plan, e->plan->round, &runs, err);
     if (status == PJ_OK) status = check_sources(e, &runs, err);
+    if (status == PJ_OK) keep_threads(e, &runs);
     for (uint32_t c = 0; c < e->cell_count && status == PJ_OK; c++)
         for (uint32_t i = 0; i < runs.cells[c].count; i++) {
             const pj_cell_runs *cell = &runs.cells[c];

@@ -59,11 +59,55 @@ static pj_table_row describe(const pj_run_info *run, bool is_prompt)
     return row;
 }
 
+/* Settings that a row has no member for, and without which runs of unlike cost would be pooled. */
+static const struct {
+    const char *field, *title;
+} other_settings[] = {{"isa", "isa"},
+                      {"depth", "depth"},
+                      {"settings.statistics", "statistics"},
+                      {"model.kv_type", "kv"},
+                      {"settings.no_mmap", "no_mmap"},
+                      {"draft", "draft"},
+                      {"settings.draft_tokens", "draft_tokens"}};
+enum { OTHERS = sizeof other_settings / sizeof *other_settings, OTHER_BYTES = 64 };
+
+typedef struct table_others {
+    char values[OTHERS][OTHER_BYTES]; /* "": unknown, or as usual */
+} table_others;
+
+static table_others others_of(const pj_run_info *run)
+{
+    table_others others = {0};
+    for (int i = 0; i < OTHERS; i++)
+        pj_run_field(run, other_settings[i].field, others.values[i], OTHER_BYTES);
+    return others;
+}
+
 /* A run in one of its tests. */
 typedef struct table_entry {
     pj_table_row row;
+    table_others others;
     const pj_run_info *run;
 } table_entry;
+
+/* Names those of the settings above that tell rows of this table apart. */
+static void name_differences(pj_table_row *rows, const table_entry *entries, uint32_t count)
+{
+    for (int k = 0; k < OTHERS; k++) {
+        uint32_t equal = 0;
+        while (equal < count &&
+               strcmp(entries[equal].others.values[k], entries[0].others.values[k]) == 0)
+            equal++;
+        if (equal == count) continue;
+        for (uint32_t i = 0; i < count; i++) {
+            size_t used = strlen(rows[i].settings);
+            const char *value = entries[i].others.values[k];
+            if (*value)
+                snprintf(rows[i].settings + used, sizeof rows[i].settings - used, "%s%s %s",
+                         used ? ", " : "", other_settings[k].title, value);
+        }
+    }
+}
 
 #define ORDER(a, b) ((a) < (b) ? -1 : (a) > (b))
 
@@ -83,11 +127,19 @@ static int compare_tests(const pj_table_row *a, const pj_table_row *b)
     return 0;
 }
 
+static int compare_groups(const table_entry *a, const table_entry *b)
+{
+    int order = compare_tests(&a->row, &b->row);
+    for (int i = 0; i < OTHERS && !order; i++)
+        order = strcmp(a->others.values[i], b->others.values[i]);
+    return order;
+}
+
 /* Runs are an array, so their addresses are their order in the list. */
 static int compare_entries(const void *left, const void *right)
 {
     const table_entry *a = left, *b = right;
-    int order = compare_tests(&a->row, &b->row);
+    int order = compare_groups(a, b);
     return order ? order : ORDER(a->run, b->run);
 }
 
@@ -143,8 +195,9 @@ static uint32_t list_tests(pj_run_table *t, const pj_run_info *runs, uint32_t co
             t->left_out++;
             continue;
         }
-        if (runs[i].input_tokens) entries[n++] = (table_entry){describe(&runs[i], true), &runs[i]};
-        entries[n++] = (table_entry){describe(&runs[i], false), &runs[i]};
+        table_others others = others_of(&runs[i]);
+        for (int is_prompt = runs[i].input_tokens > 0; is_prompt >= 0; is_prompt--)
+            entries[n++] = (table_entry){describe(&runs[i], is_prompt), others, &runs[i]};
     }
     return n;
 }
@@ -155,7 +208,7 @@ static uint32_t merge_tests(table_entry *entries, uint32_t n, const pj_run_info 
     uint32_t rows = 0;
     for (uint32_t from = 0, to; from < n; from = to) {
         pj_side side = {.runs = runs};
-        for (to = from; to < n && compare_tests(&entries[from].row, &entries[to].row) == 0; to++)
+        for (to = from; to < n && compare_groups(&entries[from], &entries[to]) == 0; to++)
             runs[side.run_count++] = entries[to].run;
         fill_figures(&entries[from].row, &side);
         entries[rows++] = entries[from];
@@ -177,6 +230,7 @@ pj_status pj_run_table_make(const pj_run_info *runs, uint32_t count, pj_run_tabl
     t->count = merge_tests(entries, n, of_row);
     qsort(entries, t->count, sizeof *entries, compare_firsts);
     for (uint32_t i = 0; i < t->count; i++) t->rows[i] = entries[i].row;
+    name_differences(t->rows, entries, t->count);
     return PJ_OK;
 }
 
