@@ -71,7 +71,7 @@ static pj_text cell_power(const pj_table_row *r, table_room room)
 }
 static pj_text cell_settings(const pj_table_row *r, table_room room)
 {
-    return plain(r->settings);
+    return cut_to(room < TABLE_NARROWEST ? INT_MAX : 12, plain(r->settings));
 }
 static pj_text cell_test(const pj_table_row *r, table_room room)
 {

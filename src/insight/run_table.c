@@ -62,13 +62,10 @@ static pj_table_row describe(const pj_run_info *run, bool is_prompt)
 /* Settings that a row has no member for, and without which runs of unlike cost would be pooled. */
 static const struct {
     const char *field, *title;
-} other_settings[] = {{"isa", "isa"},
-                      {"depth", "depth"},
-                      {"settings.statistics", "statistics"},
-                      {"model.kv_type", "kv"},
-                      {"settings.no_mmap", "no_mmap"},
-                      {"draft", "draft"},
-                      {"settings.draft_tokens", "draft_tokens"}};
+} other_settings[] = {{"isa", NULL}, /* the value says what it is */
+                      {"depth", NULL},         {"settings.statistics", "statistics"},
+                      {"model.kv_type", "kv"}, {"settings.no_mmap", "no_mmap"},
+                      {"draft", "draft"},      {"settings.draft_tokens", "draft_tokens"}};
 enum { OTHERS = sizeof other_settings / sizeof *other_settings, OTHER_BYTES = 64 };
 
 typedef struct table_others {
@@ -101,10 +98,12 @@ static void name_differences(pj_table_row *rows, const table_entry *entries, uin
         if (equal == count) continue;
         for (uint32_t i = 0; i < count; i++) {
             size_t used = strlen(rows[i].settings);
-            const char *value = entries[i].others.values[k];
+            const char *value = entries[i].others.values[k], *title = other_settings[k].title;
+            bool is_set = strcmp(value, "true") == 0; /* its title suffices */
             if (*value)
-                snprintf(rows[i].settings + used, sizeof rows[i].settings - used, "%s%s %s",
-                         used ? ", " : "", other_settings[k].title, value);
+                snprintf(rows[i].settings + used, sizeof rows[i].settings - used, "%s%s%s%s",
+                         used ? ", " : "", title ? title : "", title && !is_set ? " " : "",
+                         is_set ? "" : value);
         }
     }
 }

@@ -16,7 +16,7 @@ typedef struct pj_table_row {
     uint64_t tokens;              /* of each sequence */
     bool is_prompt;               /* the prompt's test, else decoding's */
     char test[24];                /* "pp512", "tg128" */
-    char settings[PJ_TABLE_TEXT]; /* others in which rows differ: "depth deep, no_mmap true" */
+    char settings[PJ_TABLE_TEXT]; /* others in which rows differ: "deep, no_mmap" */
     double bytes, parameters;     /* of the model; NAN: unknown */
     pj_source_quality quality;
     pj_mean speed;      /* tokens per second, of all sequences together */
