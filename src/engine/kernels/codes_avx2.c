@@ -4,7 +4,6 @@
  * unsigned, small enough that sixteen or eight products per lane fit 16 bits, and offsets or minima
  * are removed with the activations' block sums; other weights are in words_avx2.h. */
 #include "engine/kernels/bytes_avx2.h"
-#include "engine/kernels/codes.h"
 #include "engine/kernels/k_avx2.h"
 #include "engine/kernels/lanes_avx2.h"
 #include "engine/kernels/pack_avx2.h"
@@ -310,24 +309,27 @@ static double peak(size_t rounds)
     return 2.0 * SUMS * 32 * (double)rounds;
 }
 
-#define SMALL(type, form_, kind)                                                        \
+/* `most`: tokens that are faster by rows, four at a time, than in a panel, which is padded to eight
+ * and has to be paid for by unpacking. */
+#define SMALL(type, form_, kind, most)                                                  \
     static const pj_tile_kernels by_##type = {.form = PJ_FORM_##form_,                  \
                                               .dot = dot_##type,                        \
+                                              .dot_tokens = most,                       \
                                               .tile = tile_##kind,                      \
                                               .rows = ROWS,                             \
                                               .stretch = 256, /* 16 KiB of the panel */ \
                                               .unpack = unpack_##type,                  \
                                               .unpacked_bytes = 1}
-SMALL(q4_0, Q8, q4_0);
-SMALL(q4_1, Q8, q4_1);
-SMALL(q5_0, Q8, q5_1); /* with its offset as a minimum */
-SMALL(q5_1, Q8, q5_1);
-SMALL(q4_k, Q8_WIDE, q4_k);
-SMALL(q5_k, Q8_WIDE, q5_k);
+SMALL(q4_0, Q8, q4_0, 6);
+SMALL(q4_1, Q8, q4_1, 6);
+SMALL(q5_0, Q8, q5_1, 5); /* with its offset as a minimum */
+SMALL(q5_1, Q8, q5_1, 4);
+SMALL(q4_k, Q8_WIDE, q4_k, 6);
+SMALL(q5_k, Q8_WIDE, q5_k, 6);
 
-#define WORDS(type)      WORDS_OF(type, Q8, dot_##type)
-#define WORDS_WIDE(type) WORDS_OF(type, Q8_WIDE, dot_##type)
-#define WORDS_OF(type, form_, dot_)                                                       \
+#define WORDS(type, most)      WORDS_OF(type, Q8, most)
+#define WORDS_WIDE(type, most) WORDS_OF(type, Q8_WIDE, most)
+#define WORDS_OF(type, form_, most)                                                       \
     static const pj_tile_kernels many_##type = {.form = PJ_FORM_Q8_WORDS,                 \
                                                 .tile = tile_words,                       \
                                                 .rows = WORD_ROWS,                        \
@@ -335,25 +337,25 @@ SMALL(q5_k, Q8_WIDE, q5_k);
                                                 .unpack = unpack_##type,                  \
                                                 .unpacked_bytes = 2};                     \
     static const pj_tile_kernels by_##type = {                                            \
-        .form = PJ_FORM_##form_, .dot = dot_, .many = &many_##type}
-WORDS(q8_0);
-WORDS_WIDE(q6_k);
-WORDS(iq4_nl);
-WORDS(mxfp4);
-WORDS_WIDE(q2_k);
-WORDS_WIDE(q3_k);
-WORDS(iq4_xs);
-WORDS_WIDE(iq1_s);
-WORDS_WIDE(iq1_m);
-WORDS_WIDE(iq2_xxs);
-WORDS_WIDE(iq2_xs);
-WORDS_WIDE(iq2_s);
-WORDS_WIDE(iq3_xxs);
-WORDS_WIDE(iq3_s);
-WORDS_WIDE(tq1_0);
-WORDS_WIDE(tq2_0);
-WORDS(nvfp4);
-WORDS(q1_0);
+        .form = PJ_FORM_##form_, .dot = dot_##type, .dot_tokens = most, .many = &many_##type}
+WORDS(q8_0, 8);
+WORDS_WIDE(q6_k, 12);
+WORDS(iq4_nl, 7);
+WORDS(mxfp4, 12);
+WORDS_WIDE(q2_k, 20);
+WORDS_WIDE(q3_k, 12);
+WORDS_WIDE(iq4_xs, 12);
+WORDS_WIDE(iq1_s, 12);
+WORDS_WIDE(iq1_m, 12);
+WORDS_WIDE(iq2_xxs, 8);
+WORDS_WIDE(iq2_xs, 8);
+WORDS_WIDE(iq2_s, 8);
+WORDS_WIDE(iq3_xxs, 6);
+WORDS_WIDE(iq3_s, 6);
+WORDS_WIDE(tq1_0, 12);
+WORDS_WIDE(tq2_0, 20);
+WORDS(nvfp4, 8);
+WORDS(q1_0, 6);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .lanes = 8,

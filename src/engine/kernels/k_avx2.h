@@ -7,7 +7,7 @@
 #define PJ_KERNELS_K_AVX2_H
 
 #include "engine/kernels/book_avx2.h"
-#include "engine/kernels/codes.h"
+#include "engine/kernels/lane_blocks.h"
 #include "engine/kernels/tile.h"
 #include "engine/kernels/vector.h"
 
@@ -87,6 +87,12 @@ INLINE __m128i k_q3_scales(const char *at)
 
 INLINE void k_load_header_of(pj_dtype type, const char *at, k_header *h)
 {
+    if (type == PJ_IQ4_XS) {
+        __m128i scales = _mm_sub_epi8(book_pairs(lane_xs_scales(at)), _mm_set1_epi8(32));
+        h->scales = k_sixteen(scales);
+        h->unit = _mm256_set1_ps(_cvtsh_ss(pj_load_u16(at)));
+        return;
+    }
     if (k_has_minima(type)) {
         k_load_header(at, h);
         return;
@@ -138,11 +144,40 @@ INLINE __m256i k_pairs(pj_dtype type, const char *at, const int p)
     return _mm256_or_si256(codes, _mm256_and_si256(third, _mm256_set1_epi8(4)));
 }
 
+/* Levels are magnitudes with signs: products of unsigned codes of up to 255 would not fit. */
+INLINE bool k_has_signs(pj_dtype type)
+{
+    return book_has_signs(type) || type == PJ_IQ4_XS;
+}
+
+/* Entries of a table by 32 nibbles, columns 0 to 15 in the low ones. */
+INLINE __m256i k_levels(const char *nibbles, __m256i table)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)nibbles);
+    __m256i index = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
+    return _mm256_shuffle_epi8(table, _mm256_and_si256(index, _mm256_set1_epi8(15)));
+}
+
+INLINE __m256i k_table(const int8_t *levels)
+{
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)levels));
+}
+
 /* Codes of 32 columns, part p of a block, and their signs, of types that have them. */
 INLINE __m256i k_codes(pj_dtype type, const char *at, const int p, __m256i *signs)
 {
     const __m256i nibble = _mm256_set1_epi8(15);
     if (is_book(type)) return book_codes(type, at, p, signs);
+    if (type == PJ_IQ4_XS) {
+        /* nibbles of two parts: the low ones are columns 0 to 15 of each */
+        __m256i both = k_load(at + 8 + p / 2 * 32), table = k_table(pj_iq4_levels);
+        __m256i low = _mm256_shuffle_epi8(table, _mm256_and_si256(both, nibble));
+        __m256i high =
+            _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble));
+        *signs = p % 2 ? _mm256_permute2x128_si256(low, high, 0x31)
+                       : _mm256_permute2x128_si256(low, high, 0x20);
+        return _mm256_abs_epi8(*signs);
+    }
     if (type == PJ_Q2_K || type == PJ_Q3_K) return k_pairs(type, at, p);
     if (type == PJ_Q6_K) {
         const int half = p / 4, quarter = p % 4;
@@ -227,9 +262,11 @@ INLINE void k_add_block(pj_dtype type, const char *at, const k_inputs *x, __m256
             UNROLL for (size_t t = 0; t < T; t++)
             {
                 __m256i columns = k_load(x[t].codes + 32 * p);
-                if (book_has_signs(type)) columns = _mm256_sign_epi8(columns, signs);
+                if (k_has_signs(type)) columns = _mm256_sign_epi8(columns, signs);
                 __m256i pairs = _mm256_maddubs_epi16(codes, columns);
                 sums[t] = _mm256_add_epi32(sums[t], _mm256_madd_epi16(pairs, scale));
+                /* Else the compiler begins the products of later parts, and stores sums. */
+                __asm__("" : "+x"(sums[t]));
             }
         }
         UNROLL for (size_t t = 0; t < T; t++)
@@ -296,5 +333,7 @@ INLINE void k_dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart
 }
 
 #include "engine/kernels/k_dot.h"
+
+K_DOT(iq4_xs, IQ4_XS)
 
 #endif

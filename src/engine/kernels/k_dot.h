@@ -5,10 +5,10 @@
 #ifndef PJ_KERNELS_K_DOT_H
 #define PJ_KERNELS_K_DOT_H
 
-/* Codebooks are bound by decoding: two streams feed it, and make half the code. */
+/* Codebooks and levels are bound by decoding: two streams feed it, and make half the code. */
 INLINE void k_dot_type(const pj_dot *d, pj_dtype type)
 {
-    const size_t streams = is_book(type) ? 2 : K_STREAMS;
+    const size_t streams = is_book(type) || type == PJ_IQ4_XS ? 2 : K_STREAMS;
     size_t apart = (d->end - d->begin) / streams;
     for (size_t r = 0; r < apart; r++) k_dot_group(d, type, d->begin + r, apart, streams);
     for (size_t row = d->begin + apart * streams; row < d->end; row++)

@@ -53,7 +53,6 @@ LANES_DOT(q4_1, Q4_1)
 LANES_DOT(q5_0, Q5_0)
 LANES_DOT(q5_1, Q5_1)
 LANES_DOT(iq4_nl, IQ4_NL)
-LANES_DOT(iq4_xs, IQ4_XS)
 LANES_DOT(mxfp4, MXFP4)
 
 #endif

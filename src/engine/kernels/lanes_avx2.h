@@ -153,38 +153,25 @@ INLINE __m256 lane_pairs(const lane_block *at, size_t first)
     return _mm256_cvtph_ps(_mm_setr_epi32((int)pair[0], (int)pair[1], (int)pair[2], (int)pair[3]));
 }
 
-/* As pj_blocks_mxfp4_scale. */
-INLINE __m256 lane_powers(const lane_block *at)
+/* As pj_blocks_mxfp4_scale, of eight bytes. */
+INLINE __m256 lane_power_of(__m128i bytes)
 {
-    uint64_t bytes = 0;
-    UNROLL for (size_t r = LANE_ROWS; r-- > 0;) bytes = bytes << 8 | (uint8_t)lane_at(at, r)[0];
-    __m256i e = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes));
+    __m256i e = _mm256_cvtepu8_epi32(bytes);
     __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
     __m256i is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, is_small));
 }
 
-/* Scales of the eight blocks of 32 in a block of IQ4_XS. */
-INLINE void lane_xs_table(const lane_block *rows, vec table[8])
+INLINE __m256 lane_powers(const lane_block *at)
 {
-    UNROLL for (size_t r = 0; r < LANE_ROWS; r++)
-    {
-        const char *at = lane_at(rows, r);
-        __m128i packed = _mm_cvtsi64_si128((long long)lane_xs_scales(at));
-        __m256i scales = _mm256_sub_epi32(_mm256_cvtepu8_epi32(packed), _mm256_set1_epi32(32));
-        table[r] = (vec)_mm256_mul_ps(_mm256_set1_ps(_cvtsh_ss(pj_load_u16(at))),
-                                      _mm256_cvtepi32_ps(scales));
-    }
-    vec_transpose(table);
+    uint64_t bytes = 0;
+    UNROLL for (size_t r = LANE_ROWS; r-- > 0;) bytes = bytes << 8 | (uint8_t)lane_at(at, r)[0];
+    return lane_power_of(_mm_cvtsi64_si128((long long)bytes));
 }
 
-INLINE lane_scales lane_load_scales(pj_dtype type, const lane_block *at, size_t b, vec table[8])
+INLINE lane_scales lane_load_scales(pj_dtype type, const lane_block *at)
 {
-    if (type == PJ_IQ4_XS) {
-        if (b % LANE_XS_BLOCKS == 0) lane_xs_table(at, table);
-        return (lane_scales){.scale = (__m256)table[b % LANE_XS_BLOCKS]};
-    }
     if (lane_layout_of(type).minima) {
         __m256 first = lane_pairs(at, 0), second = lane_pairs(at, 2);
         return (lane_scales){_mm256_shuffle_ps(first, second, 0x88),
@@ -197,7 +184,7 @@ INLINE lane_scales lane_load_scales(pj_dtype type, const lane_block *at, size_t 
 
 /* acc + block b of eight rows times one token. */
 INLINE __m256 lane_add(pj_dtype type, lane_matrix rows, size_t b, const int8_t *codes,
-                       float x_scale, int32_t x_sum, vec table[8], __m256 acc)
+                       float x_scale, int32_t x_sum, __m256 acc)
 {
     __m256i two[4];
     const __m128i *x = (const __m128i *)(const void *)(codes + b * 32);
@@ -209,7 +196,7 @@ INLINE __m256 lane_add(pj_dtype type, lane_matrix rows, size_t b, const int8_t *
     __m256i sums = lane_sums(type, two);
     if (!lane_signed(type))
         sums = _mm256_add_epi32(sums, _mm256_set1_epi32(lane_start(type, x_sum)));
-    lane_scales w = lane_load_scales(type, &at, b, table);
+    lane_scales w = lane_load_scales(type, &at);
     acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), w.scale * _mm256_set1_ps(x_scale), acc);
     if (!lane_layout_of(type).minima) return acc;
     float low = x_scale * ((float)x_sum * (-1.0f / PJ_Q8_OFFSET));
@@ -226,14 +213,13 @@ INLINE void lane_rows(pj_dtype type, const pj_dot *d, size_t token, lane_matrix 
     const float *scales = p->scales + token * blocks;
     const int32_t *x_sums = p->sums + token * blocks;
     __m256 acc = _mm256_setzero_ps();
-    vec table[8];
     for (; b + 2 <= blocks; b += 2) {
         lane_block ahead = lane_block_at(rows, lane_place(type, b) + d->ahead);
         UNROLL for (size_t r = 0; r < LANE_ROWS; r++) __builtin_prefetch(lane_at(&ahead, r));
-        acc = lane_add(type, rows, b, codes, scales[b], x_sums[b], table, acc);
-        acc = lane_add(type, rows, b + 1, codes, scales[b + 1], x_sums[b + 1], table, acc);
+        acc = lane_add(type, rows, b, codes, scales[b], x_sums[b], acc);
+        acc = lane_add(type, rows, b + 1, codes, scales[b + 1], x_sums[b + 1], acc);
     }
-    if (b < blocks) acc = lane_add(type, rows, b, codes, scales[b], x_sums[b], table, acc);
+    if (b < blocks) acc = lane_add(type, rows, b, codes, scales[b], x_sums[b], acc);
     _mm256_storeu_ps(sums[0], acc);
 }
 

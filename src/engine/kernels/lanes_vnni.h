@@ -239,4 +239,6 @@ INLINE void lane_rows(pj_dtype type, const pj_dot *d, size_t token, lane_matrix 
 
 #include "engine/kernels/lanes.h"
 
+LANES_DOT(iq4_xs, IQ4_XS)
+
 #endif

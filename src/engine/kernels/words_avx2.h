@@ -22,6 +22,7 @@
 #define PJ_KERNELS_WORDS_AVX2_H
 
 #include "engine/kernels/k_avx2.h"
+#include "engine/kernels/lanes_avx2.h"
 #include "engine/kernels/pack_avx2.h"
 
 enum { Q8_BYTES = 34 };
@@ -119,6 +120,17 @@ INLINE float larger(float a, float b)
     return a > b ? a : b;
 }
 
+/* Of four blocks' scales. */
+INLINE word_scale scale_four(__m128 each)
+{
+    __m128 size = _mm_andnot_ps(_mm_set1_ps(-0.0f), each);
+    __m128 none = _mm_mul_ps(each, _mm_setzero_ps()); /* their sum might overflow */
+    size = _mm_max_ps(size, _mm_movehl_ps(size, size));
+    none = _mm_add_ps(none, _mm_movehl_ps(none, none));
+    return scale_words(larger(_mm_cvtss_f32(size), _mm_cvtss_f32(_mm_movehdup_ps(size))),
+                       _mm_cvtss_f32(none) + _mm_cvtss_f32(_mm_movehdup_ps(none)));
+}
+
 /* Permutes bytes of four columns into word order. */
 INLINE __m256i order_words(__m256i bytes)
 {
@@ -165,11 +177,8 @@ INLINE __m256i store_ratios(char *to, __m256i codes, __m256i first, __m256i seco
 /* Up to four blocks. */
 INLINE void unpack_q8_0_group(const char *at, size_t blocks, char *to, float *scale, float *start)
 {
-    __m128 each = q8_0_scales(at, blocks), size = _mm_andnot_ps(_mm_set1_ps(-0.0f), each);
-    __m128 two = _mm_max_ps(size, _mm_movehl_ps(size, size));
-    __m128 sum = _mm_add_ps(size, _mm_movehl_ps(size, size));
-    word_scale words = scale_words(larger(_mm_cvtss_f32(two), _mm_cvtss_f32(_mm_movehdup_ps(two))),
-                                   _mm_cvtss_f32(sum) + _mm_cvtss_f32(_mm_movehdup_ps(sum)));
+    __m128 each = q8_0_scales(at, blocks);
+    word_scale words = scale_four(each);
     __m128i ratios = _mm_cvtps_epi32(_mm_mul_ps(each, _mm_set1_ps(words.inverse)));
     __m256i products = _mm256_setzero_si256();
     for (size_t b = 0; b < blocks; b++, at += Q8_BYTES, to += 64) {
@@ -192,20 +201,6 @@ static void unpack_q8_0(const void *row, size_t cols, void *values, float *scale
     if (whole < blocks)
         unpack_q8_0_group(at + whole * Q8_BYTES, blocks - whole, (char *)values + whole * 64,
                           scales + whole, starts + whole);
-}
-
-/* Eight codes of 8 bits times `scale`, less `minimum`. */
-INLINE __m256i scaled_words(__m128i codes, __m256 scale, __m256 minimum)
-{
-    __m256 values = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(codes));
-    return _mm256_cvtps_epi32(_mm256_fmsub_ps(values, scale, minimum));
-}
-
-INLINE __m256i float_words(__m128i codes, __m256 scale, __m256 minimum)
-{
-    __m256i low = scaled_words(codes, scale, minimum);
-    __m256i high = scaled_words(_mm_unpackhi_epi64(codes, codes), scale, minimum);
-    return _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
 }
 
 /* Up to two blocks, of 64 columns. Their levels, up to 12, become codes ten times as large. */
@@ -329,33 +324,55 @@ static void unpack_q1_0(const void *row, size_t cols, void *values, float *scale
     }
 }
 
-/* Half a block of Q2_K: values rise or fall evenly from less the minimum, so that the first or the
- * last is the largest. */
-INLINE void unpack_q2_k_half(const char *at, const int half, char *to, float *scales, float *starts)
+/* Sixteen codes times their scale, less their minimum: products may wrap around, differences fit.
+ */
+INLINE __m256i lowered_words(__m128i codes, __m128i scale, __m128i minimum)
 {
+    __m256i products =
+        _mm256_mullo_epi16(_mm256_cvtepu8_epi16(codes), _mm256_broadcastw_epi16(scale));
+    return _mm256_sub_epi16(products, _mm256_broadcastw_epi16(minimum));
+}
+
+/* Sixteen small numbers times `factor`, as words. */
+INLINE __m256i times_words(__m128i bytes, float factor)
+{
+    __m256 first = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)), times = _mm256_set1_ps(factor);
+    __m256 second = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes)));
+    __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(_mm256_mul_ps(first, times)),
+                                       _mm256_cvtps_epi32(_mm256_mul_ps(second, times)));
+    return _mm256_permute4x64_epi64(words, 0xd8);
+}
+
+/* A block of Q2_K. Its words are those of the largest value that its units allow: codes are up to
+ * 3, scales and minima up to 15. Both are rounded, which moves a value by two words at most. */
+INLINE void unpack_q2_k_block(const char *at, char *to, float *scales, float *starts)
+{
+    const __m128i nibble = _mm_set1_epi8(15);
     float d = _cvtsh_ss(pj_load_u16(at + 80)), dmin = _cvtsh_ss(pj_load_u16(at + 82));
-    float each[8], minima[8], largest = 0;
-    UNROLL for (int j = 0; j < 8; j++)
+    float most = 45 * d, least = 15 * dmin;
+    float largest = larger(fabsf(most - least), larger(fabsf(most), fabsf(least)));
+    word_scale words = scale_words(largest, d + dmin);
+    __m128i both = _mm_loadu_si128((const __m128i *)(const void *)at);
+    __m256i times = times_words(_mm_and_si128(both, nibble), d * words.inverse);
+    __m256i less =
+        times_words(_mm_and_si128(_mm_srli_epi16(both, 4), nibble), dmin * words.inverse);
+    UNROLL for (int half = 0; half < 2; half++)
     {
-        uint8_t both = (uint8_t)at[8 * half + j];
-        each[j] = d * (float)(both & 15), minima[j] = dmin * (float)(both >> 4);
-        largest = larger(fabsf(3 * each[j] - minima[j]), larger(fabsf(minima[j]), largest));
-    }
-    word_scale scale = scale_words(largest, d + dmin);
-    __m256i start = _mm256_setzero_si256();
-    UNROLL for (int p = 0; p < 4; p++, to += 64)
-    {
-        __m256i codes = order_words(k_codes(PJ_Q2_K, at, 4 * half + p, NULL));
-        UNROLL for (int i = 0; i < 2; i++)
+        __m128i scale = half ? _mm256_extracti128_si256(times, 1) : _mm256_castsi256_si128(times);
+        __m128i minimum = half ? _mm256_extracti128_si256(less, 1) : _mm256_castsi256_si128(less);
+        __m256i start = _mm256_setzero_si256();
+        UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64)
         {
-            __m128i some = i ? _mm256_extracti128_si256(codes, 1) : _mm256_castsi256_si128(codes);
-            __m256 times = _mm256_set1_ps(each[2 * p + i] * scale.inverse);
-            __m256 less = _mm256_set1_ps(minima[2 * p + i] * scale.inverse);
-            start = store_words(to + 32 * i, float_words(some, times, less), start);
+            __m256i codes = order_words(k_codes(PJ_Q2_K, at, p, NULL));
+            __m256i low = lowered_words(_mm256_castsi256_si128(codes), scale, minimum);
+            scale = _mm_srli_si128(scale, 2), minimum = _mm_srli_si128(minimum, 2);
+            __m256i high = lowered_words(_mm256_extracti128_si256(codes, 1), scale, minimum);
+            scale = _mm_srli_si128(scale, 2), minimum = _mm_srli_si128(minimum, 2);
+            start = store_words(to + 32, high, store_words(to, low, start));
         }
+        scales[4 * half] = words.scale;
+        store_start(starts + 4 * half, start);
     }
-    *scales = scale.scale;
-    store_start(starts, start);
 }
 
 static void unpack_q2_k(const void *row, size_t cols, void *values, float *scales, float *starts)
@@ -364,82 +381,81 @@ static void unpack_q2_k(const void *row, size_t cols, void *values, float *scale
     char *to = values;
     for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 84, to += 2 * K_COLUMNS) {
         for (size_t line = 0; line < 84; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
-        unpack_q2_k_half(at, 0, to, scales + 8 * b, starts + 8 * b);
-        unpack_q2_k_half(at, 1, to + K_COLUMNS, scales + 8 * b + 4, starts + 8 * b + 4);
+        unpack_q2_k_block(at, to, scales + 8 * b, starts + 8 * b);
     }
 }
 
-/* ---- types that are unpacked to bytes first ------------------------------------------------ */
+/* ---- nibbles that stand for levels ----------------------------------------------------------- */
 
-/* Sixteen values as words of `inverse` each, in word order. */
-INLINE __m256i value_words(const float *values, float inverse)
+/* The levels of MXFP4, up to 12, become codes ten times as large. */
+INLINE __m256i level_table(pj_dtype type)
 {
-    __m256 times = _mm256_set1_ps(inverse);
-    __m256i low = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(values), times));
-    __m256i high = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(values + 8), times));
-    __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
-    return _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
+    __m256i levels = k_table(lane_layout_of(type).levels);
+    if (type != PJ_MXFP4) return levels;
+    __m256i twice = _mm256_add_epi8(levels, levels), four = _mm256_add_epi8(twice, twice);
+    return _mm256_add_epi8(_mm256_add_epi8(four, four), twice);
 }
 
-/* Dequantises a block; returns the largest magnitude and their sum. */
-INLINE void value_block(const uint8_t *codes, float scale, float *values, vec *most, vec *all)
+/* The scales of up to four blocks from block b on, 0 for the others; collected in a register,
+ * since a load of several stores would wait for them. */
+INLINE __m128 level_scales(pj_dtype type, const char *row, size_t b, size_t blocks)
 {
-    __m256 times = _mm256_set1_ps(scale), less = _mm256_set1_ps(128 * scale);
-    UNROLL for (size_t i = 0; i < PJ_Q8_BLOCK; i += 8)
-    {
-        __m128i eight = _mm_loadl_epi64((const __m128i *)(const void *)(codes + i));
-        vec v = (vec)_mm256_fmsub_ps(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight)), times, less);
-        *most = vec_max(*most, vec_abs(v));
-        *all += v;
-        vec_store(values + i, v);
+    uint64_t all = 0;
+    if (type == PJ_IQ4_XS) { /* four blocks are half of one with a header */
+        const char *at = row + b / LANE_XS_BLOCKS * LANE_XS_BYTES;
+        all = lane_xs_scales(at) >> 8 * (b % LANE_XS_BLOCKS);
+        __m128i whole = _mm_cvtepu8_epi32(_mm_cvtsi64_si128((long long)all));
+        whole = _mm_sub_epi32(whole, _mm_set1_epi32(32));
+        return _mm_mul_ps(_mm_set1_ps(_cvtsh_ss(pj_load_u16(at))), _mm_cvtepi32_ps(whole));
     }
+    if (type == PJ_IQ4_NL) {
+        for (size_t i = blocks; i-- > 0;)
+            all = all << 16 | pj_load_u16(row + lane_place(type, b + i));
+        return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)all));
+    }
+    for (size_t i = blocks; i-- > 0;) all = all << 8 | (uint8_t)row[lane_place(type, b + i)];
+    return _mm256_castps256_ps128(lane_power_of(_mm_cvtsi64_si128((long long)all)));
 }
 
-/* Up to four blocks of codes (codes.h) as words with one scale. */
-INLINE void unpack_codes_group(const uint8_t *codes, const float *each, size_t blocks, char *to,
-                               float *scale, float *start)
+/* Up to four blocks from block b on. */
+INLINE void unpack_levels_group(pj_dtype type, const char *row, size_t b, size_t blocks, char *to,
+                                float *scales, float *starts)
 {
-    float values[WORD_BLOCKS * PJ_Q8_BLOCK];
-    vec most = vec_of(0), all = vec_of(0);
-    for (size_t b = 0; b < blocks; b++)
-        value_block(codes + b * 32, each[b], values + b * 32, &most, &all);
-    word_scale words = scale_words(vec_largest(most), vec_sum(all));
+    const __m256i table = level_table(type);
+    const float codes = type == PJ_MXFP4 ? 10 : 1; /* per level */
+    __m128 each = level_scales(type, row, b, blocks);
+    word_scale words = scale_four(each);
+    __m128i ratios = _mm_cvtps_epi32(_mm_mul_ps(each, _mm_set1_ps(words.inverse)));
     __m256i products = _mm256_setzero_si256();
-    for (size_t i = 0; i < blocks * PJ_Q8_BLOCK; i += 16, to += 32)
-        products = store_words(to, value_words(values + i, words.inverse), products);
-    *scale = words.scale;
-    store_start(start, products);
-}
-
-INLINE void unpack_codes(pj_dtype type, const void *row, size_t cols, void *values, float *scales,
-                         float *starts)
-{
-    enum { CHUNK = 1024, BLOCKS = CHUNK / PJ_Q8_BLOCK };
-    const pj_dtype_info *info = pj_dtype_get(type);
-    for (size_t at = 0; at < cols; at += CHUNK) {
-        uint8_t codes[CHUNK];
-        float each[BLOCKS], none[BLOCKS]; /* minima: these types have none */
-        size_t n = cols - at < CHUNK ? cols - at : CHUNK, first = at / PJ_Q8_BLOCK;
-        const char *from = (const char *)row + at / info->block_values * info->block_bytes;
-        __builtin_prefetch(from + UNPACK_AHEAD);
-        pj_codes_row(type, from, n, codes, each, none);
-        for (size_t b = 0; b < n / PJ_Q8_BLOCK; b += WORD_BLOCKS) {
-            size_t left = n / PJ_Q8_BLOCK - b, some = left < WORD_BLOCKS ? left : WORD_BLOCKS;
-            unpack_codes_group(codes + b * 32, each + b, some, (char *)values + (first + b) * 64,
-                               scales + first + b, starts + first + b);
-        }
+    __builtin_prefetch(row + lane_place(type, b) + UNPACK_AHEAD);
+    to += b * 64;
+    for (size_t i = 0; i < blocks; i++, to += 64, ratios = _mm_srli_si128(ratios, 4)) {
+        const char *nibbles = row + lane_place(type, b + i) + lane_layout_of(type).nibbles;
+        __m256i ratio = _mm256_broadcastw_epi16(ratios);
+        products = store_ratios(to, k_levels(nibbles, table), ratio, ratio, products);
     }
+    scales[b] = words.scale * (WORD_LARGEST / WORD_STEPS / codes);
+    store_start(starts + b, products);
 }
 
-#define UNPACK_CODES(name, type)                                                         \
+INLINE void unpack_levels(pj_dtype type, const void *row, size_t cols, char *to, float *scales,
+                          float *starts)
+{
+    size_t blocks = cols / PJ_Q8_BLOCK, whole = blocks / WORD_BLOCKS * WORD_BLOCKS;
+    for (size_t b = 0; b < whole; b += WORD_BLOCKS)
+        unpack_levels_group(type, row, b, WORD_BLOCKS, to, scales, starts);
+    if (whole < blocks) unpack_levels_group(type, row, whole, blocks - whole, to, scales, starts);
+}
+
+#define UNPACK_LEVELS(name, type)                                                        \
     static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
                               float *starts)                                             \
     {                                                                                    \
-        unpack_codes(PJ_##type, row, cols, values, scales, starts);                      \
+        unpack_levels(PJ_##type, row, cols, values, scales, starts);                     \
     }
-UNPACK_CODES(iq4_nl, IQ4_NL)
-UNPACK_CODES(mxfp4, MXFP4)
-UNPACK_CODES(iq4_xs, IQ4_XS)
+UNPACK_LEVELS(iq4_nl, IQ4_NL)
+UNPACK_LEVELS(mxfp4, MXFP4)
+UNPACK_LEVELS(iq4_xs, IQ4_XS)
 
 /* ---- products --------------------------------------------------------------------------- */
 
