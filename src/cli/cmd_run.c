@@ -268,6 +268,9 @@ static void choose_batch(run_state *s, uint32_t first)
 static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err)
 {
     pj_profile_result result;
+    if (index > 0 && s->slot.engine && !pj_engine_is_current(s->slot.engine))
+        return pj_fail(err, PJ_E_LOST, "the files of %s have changed since the run before",
+                       s->model_path);
     s->streamed = 0;
     s->is_last = last;
     s->options.on_result = on_result;

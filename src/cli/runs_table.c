@@ -340,7 +340,7 @@ pj_status pj_runs_table_csv(const pj_run_table *t, pj_error *err)
     table_value values[TABLE_VALUES];
     pj_buffer out;
     pj_buffer_init(&out, SIZE_MAX);
-    list_values(&(pj_table_row){.figure = ""}, values);
+    list_values(&(pj_table_row){.figure = "", .settings = ""}, values);
     for (int k = 0; k < TABLE_VALUES; k++)
         pj_buffer_printf(&out, "%s%s", k ? "," : "", values[k].name);
     pj_buffer_char(&out, '\n');

@@ -16,6 +16,12 @@
 
 enum { WARM_TOKENS = 4, LISTEN_MS = 200 };
 
+/* Weights that runs of the experiment had. */
+typedef struct experiment_weights {
+    char *path;
+    uint64_t stamp;
+} experiment_weights;
+
 typedef struct progress {
     double *joules; /* figures of `count` completed runs */
     uint32_t *blocks;
@@ -38,6 +44,9 @@ struct pj_experiment {
     pj_quality quality;
     char path[4096]; /* of the model of this name and dtype of the plan: */
     const char *found_model, *found_dtype;
+    experiment_weights *weights;
+    uint32_t weights_count;
+    size_t weights_room;
 };
 typedef pj_experiment experiment;
 
@@ -226,6 +235,27 @@ static pj_status measure_missing_quality(experiment *e, pj_error *err)
     return status;
 }
 
+/* A model whose weights were exchanged while the experiment ran is not what was measured before. */
+static pj_status check_weights(experiment *e, pj_error *err)
+{
+    uint64_t stamp = pj_engine_stamp(e->o.slot->engine);
+    for (uint32_t i = 0; i < e->weights_count; i++) {
+        if (strcmp(e->weights[i].path, e->path) != 0) continue;
+        if (e->weights[i].stamp == stamp) return PJ_OK;
+        return pj_fail(err, PJ_E_INVALID,
+                       "the weights of %s have changed since runs of the experiment %.200s; choose "
+                       "another name",
+                       e->path, e->plan->name);
+    }
+    experiment_weights *more =
+        pj_grow(e->weights, e->weights_count, &e->weights_room, sizeof *more);
+    if (more) e->weights = more;
+    char *path = more ? pj_strdup(e->path) : NULL;
+    if (!path) return pj_fail_memory(err, "an experiment");
+    e->weights[e->weights_count++] = (experiment_weights){path, stamp};
+    return PJ_OK;
+}
+
 /* Loads the cell's model and warms it up with a few unrecorded tokens. */
 static pj_status experiment_warm(experiment *e, uint32_t index, pj_error *err)
 {
@@ -233,7 +263,10 @@ static pj_status experiment_warm(experiment *e, uint32_t index, pj_error *err)
     pj_profile_options options;
     pj_generate_result result = {0};
     pj_status status = experiment_set_options(e, index, &options, err);
+    if (status == PJ_OK && !pj_model_slot_holds(e->o.slot, &options.engine))
+        pj_experiment_forget_warmth(e);
     if (status == PJ_OK) status = pj_model_slot_open(e->o.slot, &options.engine, err);
+    if (status == PJ_OK) status = check_weights(e, err);
     pj_plan_cell(e->plan, index, &cell);
     if (status == PJ_OK && !e->plan->prompt) status = make_prompts(e, cell.input, err);
     if (status != PJ_OK || e->last_cell == index) return status;
@@ -487,6 +520,8 @@ void pj_experiment_close(pj_experiment *e)
         pj_free(e->cells[i].joules);
         pj_free(e->cells[i].blocks);
     }
+    for (uint32_t i = 0; i < e->weights_count; i++) pj_free(e->weights[i].path);
+    pj_free(e->weights);
     pj_quality_close(&e->quality);
     pj_free(e->cells);
     pj_free(e->order);

@@ -146,8 +146,9 @@ static void generate_write_settings(pj_json *json, const pj_session *session,
     pj_json_kv_uint(json, "warmup", o->warmup);
     pj_json_kv_string(json, "statistics", statistics_name(o));
     if (o->engine.draft) pj_json_kv_string(json, "draft_model", o->engine.draft);
-    if (o->engine.draft && o->request.draft_tokens)
-        pj_json_kv_uint(json, "draft_tokens", o->request.draft_tokens);
+    if (o->engine.draft)
+        pj_json_kv_uint(json, "draft_tokens",
+                        o->request.draft_tokens ? o->request.draft_tokens : PJ_DRAFT_USUAL);
     if (o->engine.device) pj_json_kv_string(json, "device", o->engine.device);
     if (o->ablate) pj_json_kv_string(json, "ablate", o->ablate);
     pj_experiment_cell_write(o->cell_id, json);

@@ -66,18 +66,21 @@ static const struct {
                       {"depth", NULL},         {"settings.statistics", "statistics"},
                       {"model.kv_type", "kv"}, {"settings.no_mmap", "no_mmap"},
                       {"draft", "draft"},      {"settings.draft_tokens", "draft_tokens"}};
-enum { OTHERS = sizeof other_settings / sizeof *other_settings, OTHER_BYTES = 64 };
+enum { OTHERS = sizeof other_settings / sizeof *other_settings };
 
 typedef struct table_others {
-    char values[OTHERS][OTHER_BYTES]; /* "": unknown, or as usual */
+    const char *values[OTHERS]; /* "": unknown, or as usual */
 } table_others;
 
-static table_others others_of(const pj_run_info *run)
+static bool others_of(const pj_run_info *run, pj_arena *arena, table_others *others)
 {
-    table_others others = {0};
-    for (int i = 0; i < OTHERS; i++)
-        pj_run_field(run, other_settings[i].field, others.values[i], OTHER_BYTES);
-    return others;
+    char text[1024];
+    for (int i = 0; i < OTHERS; i++) {
+        bool known = pj_run_field(run, other_settings[i].field, text, sizeof text);
+        others->values[i] = known ? pj_arena_strndup(arena, text, strlen(text)) : "";
+        if (!others->values[i]) return false;
+    }
+    return true;
 }
 
 /* A run in one of its tests. */
@@ -86,27 +89,6 @@ typedef struct table_entry {
     table_others others;
     const pj_run_info *run;
 } table_entry;
-
-/* Names those of the settings above that tell rows of this table apart. */
-static void name_differences(pj_table_row *rows, const table_entry *entries, uint32_t count)
-{
-    for (int k = 0; k < OTHERS; k++) {
-        uint32_t equal = 0;
-        while (equal < count &&
-               strcmp(entries[equal].others.values[k], entries[0].others.values[k]) == 0)
-            equal++;
-        if (equal == count) continue;
-        for (uint32_t i = 0; i < count; i++) {
-            size_t used = strlen(rows[i].settings);
-            const char *value = entries[i].others.values[k], *title = other_settings[k].title;
-            bool is_set = strcmp(value, "true") == 0; /* its title suffices */
-            if (*value)
-                snprintf(rows[i].settings + used, sizeof rows[i].settings - used, "%s%s%s%s",
-                         used ? ", " : "", title ? title : "", title && !is_set ? " " : "",
-                         is_set ? "" : value);
-        }
-    }
-}
 
 #define ORDER(a, b) ((a) < (b) ? -1 : (a) > (b))
 
@@ -185,20 +167,21 @@ static bool belongs(const pj_run_info *run)
     return run->status == PJ_RUN_COMPLETED && run->output_tokens && !pj_run_is_ablated(run);
 }
 
-static uint32_t list_tests(pj_run_table *t, const pj_run_info *runs, uint32_t count,
-                           table_entry *entries)
+static bool list_tests(pj_run_table *t, const pj_run_info *runs, uint32_t count,
+                       table_entry *entries, uint32_t *n)
 {
-    uint32_t n = 0;
+    *n = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (!belongs(&runs[i])) {
             t->left_out++;
             continue;
         }
-        table_others others = others_of(&runs[i]);
+        table_others others;
+        if (!others_of(&runs[i], &t->arena, &others)) return false;
         for (int is_prompt = runs[i].input_tokens > 0; is_prompt >= 0; is_prompt--)
-            entries[n++] = (table_entry){describe(&runs[i], is_prompt), others, &runs[i]};
+            entries[(*n)++] = (table_entry){describe(&runs[i], is_prompt), others, &runs[i]};
     }
-    return n;
+    return true;
 }
 
 /* Merges equal tests, which are adjacent, into their first entry; returns how many remain. */
@@ -215,6 +198,36 @@ static uint32_t merge_tests(table_entry *entries, uint32_t n, const pj_run_info 
     return rows;
 }
 
+/* Which of the other settings tell rows of one test apart; what differs only where an earlier one
+ * does is implied by that. Entries are sorted, so the first difference of neighbours is enough. */
+static void find_telling(const table_entry *entries, uint32_t count, bool telling[OTHERS])
+{
+    memset(telling, 0, OTHERS * sizeof *telling);
+    for (uint32_t i = 1; i < count; i++) {
+        const table_entry *a = &entries[i - 1], *b = &entries[i];
+        int k = 0;
+        if (compare_tests(&a->row, &b->row) != 0) continue;
+        while (k < OTHERS && strcmp(a->others.values[k], b->others.values[k]) == 0) k++;
+        if (k < OTHERS) telling[k] = true;
+    }
+}
+
+/* NULL: out of memory. */
+static const char *name_settings(const table_others *others, const bool telling[OTHERS],
+                                 pj_arena *arena)
+{
+    char text[2048] = "";
+    for (int k = 0; k < OTHERS; k++) {
+        size_t used = strlen(text);
+        const char *value = others->values[k], *title = other_settings[k].title;
+        bool is_set = strcmp(value, "true") == 0; /* its title suffices */
+        if (telling[k] && *value)
+            snprintf(text + used, sizeof text - used, "%s%s%s%s", used ? ", " : "",
+                     title ? title : "", title && !is_set ? " " : "", is_set ? "" : value);
+    }
+    return pj_arena_strndup(arena, text, strlen(text));
+}
+
 pj_status pj_run_table_make(const pj_run_info *runs, uint32_t count, pj_run_table *t, pj_error *err)
 {
     size_t room = 2 * (size_t)count + 1;
@@ -224,12 +237,18 @@ pj_status pj_run_table_make(const pj_run_info *runs, uint32_t count, pj_run_tabl
     table_entry *entries = pj_arena_alloc(&t->arena, room, sizeof *entries);
     const pj_run_info **of_row = pj_arena_alloc(&t->arena, room, sizeof(void *));
     if (!t->rows || !entries || !of_row) return pj_fail_memory(err, "a table");
-    uint32_t n = list_tests(t, runs, count, entries);
+    uint32_t n;
+    bool telling[OTHERS];
+    if (!list_tests(t, runs, count, entries, &n)) return pj_fail_memory(err, "a table");
     qsort(entries, n, sizeof *entries, compare_entries);
     t->count = merge_tests(entries, n, of_row);
+    find_telling(entries, t->count, telling);
     qsort(entries, t->count, sizeof *entries, compare_firsts);
-    for (uint32_t i = 0; i < t->count; i++) t->rows[i] = entries[i].row;
-    name_differences(t->rows, entries, t->count);
+    for (uint32_t i = 0; i < t->count; i++) {
+        t->rows[i] = entries[i].row;
+        t->rows[i].settings = name_settings(&entries[i].others, telling, &t->arena);
+        if (!t->rows[i].settings) return pj_fail_memory(err, "a table");
+    }
     return PJ_OK;
 }
 

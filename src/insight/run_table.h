@@ -10,14 +10,14 @@ enum { PJ_TABLE_TEXT = 96 };
 
 typedef struct pj_table_row {
     char model[PJ_TABLE_TEXT], dtype[24], engine[48], machine[PJ_TABLE_TEXT], device[PJ_TABLE_TEXT];
-    char power[PJ_TABLE_TEXT];    /* the sources, "rapl,nvml"; "": none */
-    uint32_t batch, threads;      /* threads 0: unknown */
-    uint32_t concurrency;         /* requests that the client kept in flight; 0: unknown */
-    uint64_t tokens;              /* of each sequence */
-    bool is_prompt;               /* the prompt's test, else decoding's */
-    char test[24];                /* "pp512", "tg128" */
-    char settings[PJ_TABLE_TEXT]; /* others in which rows differ: "deep, no_mmap" */
-    double bytes, parameters;     /* of the model; NAN: unknown */
+    char power[PJ_TABLE_TEXT]; /* the sources, "rapl,nvml"; "": none */
+    uint32_t batch, threads;   /* threads 0: unknown */
+    uint32_t concurrency;      /* requests that the client kept in flight; 0: unknown */
+    uint64_t tokens;           /* of each sequence */
+    bool is_prompt;            /* the prompt's test, else decoding's */
+    char test[24];             /* "pp512", "tg128" */
+    const char *settings;      /* others that tell rows of a test apart: "deep, no_mmap" */
+    double bytes, parameters;  /* of the model; NAN: unknown */
     pj_source_quality quality;
     pj_mean speed;      /* tokens per second, of all sequences together */
     pj_mean joules;     /* per token of the test */

@@ -3,6 +3,7 @@
 
 #include "base/shell.h"
 #include "base/utf8.h"
+#include "engine/generation/engine.h"
 #include "trace/json_member.h"
 
 #include <perjoule.h>
@@ -46,7 +47,7 @@ static void repeat_settings(pj_buffer *out, const json_t *settings)
                    {"frequency_penalty", "--frequency-penalty", "", 0},
                    {"presence_penalty", "--presence-penalty", "", 0},
                    {"seed", "--seed", "", 0},
-                   {"draft_tokens", "--draft-tokens", "", 0}};
+                   {"draft_tokens", "--draft-tokens", "", PJ_DRAFT_USUAL}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         double value = pj_member_number(settings, numbers[i].setting);
         if (!isnan(value) && value != numbers[i].usual)

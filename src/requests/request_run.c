@@ -93,8 +93,8 @@ static void write_timings(pj_json *json, const pj_answer *a)
     request_run_number(json, "server_prompt_ms", a->timings.prompt_ms);
     request_run_number(json, "server_decode_ms", a->timings.decode_ms);
     request_run_number(json, "server_load_ms", a->timings.load_ms);
-    request_run_number(json, "draft_tokens", (double)a->draft_tokens);
-    request_run_number(json, "draft_tokens_accepted", (double)a->draft_accepted);
+    request_run_number(json, "server_draft_tokens", (double)a->draft_tokens);
+    request_run_number(json, "server_draft_accepted", (double)a->draft_accepted);
 }
 
 /* Parameters and outcome of the request, as the run's settings. */

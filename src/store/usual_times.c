@@ -12,7 +12,7 @@
 enum { MOST_RUNS = 24 }; /* of each kind, among the newest 240 of this model */
 
 /* Settings on which these times depend, besides the columns below. */
-static const char *const deciding_settings[] = {"no_mmap", "device", "draft_model"};
+static const char *const deciding_settings[] = {"no_mmap", "device", "draft_model", "draft_tokens"};
 
 #define SAME(column) " AND coalesce(r." column ", '') = coalesce(CAST(? AS TEXT), '')"
 static const char comparable_runs[] =

@@ -2,9 +2,9 @@
  * written to. */
 #include "engine/files/watch.h"
 
+#include "base/ids.h"
 #include "base/memory.h"
 
-#include <string.h>
 #include <sys/stat.h>
 
 typedef struct file_state {
@@ -73,6 +73,18 @@ const char *pj_watch_written(const pj_watch *watch)
         if (is_same_file(before, &now) && !is_unchanged(before, &now)) return watch->files[i].path;
     }
     return NULL;
+}
+
+uint64_t pj_watch_stamp(const pj_watch *watch)
+{
+    uint64_t stamp = 0;
+    for (uint32_t i = 0; i < watch->count; i++) {
+        const file_state *s = &watch->files[i].state;
+        const uint64_t parts[] = {(uint64_t)s->device, (uint64_t)s->inode, (uint64_t)s->bytes,
+                                  (uint64_t)s->modified.tv_sec, (uint64_t)s->modified.tv_nsec};
+        stamp = pj_hash64(stamp, parts, sizeof parts);
+    }
+    return stamp;
 }
 
 void pj_watch_fini(pj_watch *watch)

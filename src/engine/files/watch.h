@@ -22,6 +22,8 @@ bool pj_watch_is_current(const pj_watch *watch);
 /* The path of a file that has been written to, whose mappings may have changed; not of one that was
  * replaced by another, whose mappings have not. NULL: none. */
 const char *pj_watch_written(const pj_watch *watch);
+/* What tells the files, as they were when they were added, from others. */
+uint64_t pj_watch_stamp(const pj_watch *watch);
 void pj_watch_fini(pj_watch *watch);
 
 #endif

@@ -345,6 +345,11 @@ bool pj_engine_is_current(const pj_engine *e)
            (!e->draft || pj_engine_is_current(e->draft));
 }
 
+uint64_t pj_engine_stamp(const pj_engine *e)
+{
+    return e->model.checkpoint ? pj_checkpoint_stamp(e->model.checkpoint) : 0;
+}
+
 pj_status pj_engine_feed(pj_engine *e, pj_compute *compute, uint32_t sequence, const int32_t *ids,
                          uint32_t count, uint32_t horizon, bool greedy, const _Atomic bool *cancel)
 {

@@ -87,6 +87,10 @@ const pj_engine_facts *pj_engine_get_facts(const pj_engine *engine);
 const pj_engine_facts *pj_engine_draft_facts(const pj_engine *engine); /* NULL: no draft model */
 /* The model's files, and its draft's, are still those that were opened, unchanged. */
 bool pj_engine_is_current(const pj_engine *engine);
+/* What tells the model's weight files, as they were opened, from others; 0: synthetic. */
+uint64_t pj_engine_stamp(const pj_engine *engine);
+
+enum { PJ_DRAFT_USUAL = 4 }; /* tokens that a draft model proposes in each step */
 
 /* A prompt is text (through the tokenizer) or, when `ids` is set, token ids. */
 typedef struct pj_prompt {
@@ -129,7 +133,7 @@ typedef struct pj_generate_request {
     bool ignore_eos;                     /* continue to max_tokens */
     pj_sampling sampling;
     pj_statistics_rows statistics;
-    uint32_t draft_tokens;   /* proposed by the draft model in each step; 0: 4 */
+    uint32_t draft_tokens;   /* proposed by the draft model in each step; 0: the usual */
     pj_ablation without;     /* parts of the model that are left out */
     const char *const *stop; /* NULL-terminated list, or NULL */
     void (*on_token)(void *context, const pj_generated *token); /* or NULL */

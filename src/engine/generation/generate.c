@@ -10,12 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    TEXT_BYTES_PER_TOKEN = 16,
-    MAX_TEXT_BYTES = 1 << 28,
-    MAX_SEQUENCES = 4096,
-    DRAFT_TOKENS = 4
-};
+enum { TEXT_BYTES_PER_TOKEN = 16, MAX_TEXT_BYTES = 1 << 28, MAX_SEQUENCES = 4096 };
 
 typedef struct sequence_state {
     pj_sequence_result *result; /* its ids grow during generation */
@@ -635,7 +630,7 @@ pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *reque
     generation g = {.engine = engine, .request = request, .result = result, .err = err};
     *result = (pj_generate_result){0};
     if (engine->draft)
-        g.draft_tokens = request->draft_tokens ? request->draft_tokens : DRAFT_TOKENS;
+        g.draft_tokens = request->draft_tokens ? request->draft_tokens : PJ_DRAFT_USUAL;
     if (g.draft_tokens > PJ_DRAFT_TOKENS) g.draft_tokens = PJ_DRAFT_TOKENS;
     pj_status status = check_request(engine, request, err);
     if (!status)

@@ -172,13 +172,18 @@ pj_status pj_checkpoint_check(const pj_checkpoint *checkpoint, pj_error *err)
                 err, PJ_E_LOST,
                 "a weight file of %s was shortened, or could not be read, while it was in use",
                 checkpoint->path);
-    if (written) return pj_fail(err, PJ_E_LOST, "%s was written to while it was in use", written);
+    if (written) return pj_fail(err, PJ_E_LOST, "%s was changed while it was in use", written);
     return PJ_OK;
 }
 
 bool pj_checkpoint_is_current(const pj_checkpoint *checkpoint)
 {
     return pj_watch_is_current(&checkpoint->weights) && pj_watch_is_current(&checkpoint->texts);
+}
+
+uint64_t pj_checkpoint_stamp(const pj_checkpoint *checkpoint)
+{
+    return pj_watch_stamp(&checkpoint->weights);
 }
 
 bool pj_checkpoint_touch(const pj_checkpoint *checkpoint, size_t at, size_t bytes)
@@ -352,9 +357,15 @@ static pj_status checkpoint_join(pj_checkpoint *c, const char *file, char out[PA
 static pj_status watch_texts(pj_checkpoint *c, pj_error *err)
 {
     static const char *const names[] = {
-        "config.json",         "generation_config.json", "model.safetensors.index.json",
-        "tokenizer.json",      "tokenizer_config.json",  "special_tokens_map.json",
-        "chat_template.jinja", "chat_template.json"};
+        "config.json",
+        "generation_config.json",
+        "model.safetensors.index.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "chat_template.jinja",
+        "chat_template.json",
+        "model.safetensors"}; /* which would be read in place of shards */
     char path[PATH_MAX];
     pj_status status = PJ_OK;
     for (size_t i = 0; status == PJ_OK && i < sizeof names / sizeof *names; i++) {

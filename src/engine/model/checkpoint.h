@@ -56,6 +56,8 @@ pj_status pj_checkpoint_copy(pj_checkpoint *checkpoint, pj_team *team, const _At
 pj_status pj_checkpoint_check(const pj_checkpoint *checkpoint, pj_error *err);
 /* The files are still those that were opened, unchanged. */
 bool pj_checkpoint_is_current(const pj_checkpoint *checkpoint);
+/* What tells the weight files that were opened from others. */
+uint64_t pj_checkpoint_stamp(const pj_checkpoint *checkpoint);
 /* Makes the kernel map bytes [at, at + bytes) of the weight files, which are numbered consecutively
  * (pj_pages_touch); false past their end. May be called from several threads. */
 bool pj_checkpoint_touch(const pj_checkpoint *checkpoint, size_t at, size_t bytes);

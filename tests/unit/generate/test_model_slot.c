@@ -181,7 +181,7 @@ static void test_files_that_change_within_a_run(void **state)
         int change;
         bool no_mmap;
         const char *says; /* NULL: it succeeds */
-    } runs[] = {{WRITTEN, false, "model.safetensors was written to while it was in use"},
+    } runs[] = {{WRITTEN, false, "model.safetensors was changed while it was in use"},
                 {SHORTENED, false, "was shortened, or could not be read, while it was in use"},
                 {REPLACED, false, NULL},
                 {WRITTEN, true, NULL},
