@@ -320,12 +320,12 @@ static double peak(size_t rounds)
                                               .stretch = 256, /* 16 KiB of the panel */ \
                                               .unpack = unpack_##type,                  \
                                               .unpacked_bytes = 1}
-SMALL(q4_0, Q8, q4_0, 6);
-SMALL(q4_1, Q8, q4_1, 6);
-SMALL(q5_0, Q8, q5_1, 5); /* with its offset as a minimum */
-SMALL(q5_1, Q8, q5_1, 4);
+SMALL(q4_0, Q8, q4_0, 12);
+SMALL(q4_1, Q8, q4_1, 12);
+SMALL(q5_0, Q8, q5_1, 6); /* with its offset as a minimum */
+SMALL(q5_1, Q8, q5_1, 6);
 SMALL(q4_k, Q8_WIDE, q4_k, 6);
-SMALL(q5_k, Q8_WIDE, q5_k, 6);
+SMALL(q5_k, Q8_WIDE, q5_k, 8);
 
 #define WORDS(type, most)      WORDS_OF(type, Q8, most)
 #define WORDS_WIDE(type, most) WORDS_OF(type, Q8_WIDE, most)
@@ -340,8 +340,8 @@ SMALL(q5_k, Q8_WIDE, q5_k, 6);
         .form = PJ_FORM_##form_, .dot = dot_##type, .dot_tokens = most, .many = &many_##type}
 WORDS(q8_0, 8);
 WORDS_WIDE(q6_k, 12);
-WORDS(iq4_nl, 7);
-WORDS(mxfp4, 12);
+WORDS(iq4_nl, 12);
+WORDS(mxfp4, 28);
 WORDS_WIDE(q2_k, 20);
 WORDS_WIDE(q3_k, 12);
 WORDS_WIDE(iq4_xs, 12);

@@ -1,8 +1,9 @@
 /* Few tokens with weights of four or five bits on AVX2: eight rows, one per lane (lanes.h). Blocks
  * of 18 bytes arrive from memory faster than one row's products can be summed, so two rows share a
- * vector of products, and all eight share the last steps, the conversion and the scales. Products
- * are added as 16-bit words while they fit: sixteen of four bits (15 x 127 x 16), eight of five
- * bits (31 x 127 x 8), two of the signed bytes of IQ4. Included only by codes_avx2.c. */
+ * vector of products, and all eight share the last steps, the conversion and the scales; tokens
+ * share the codes. Products are added as 16-bit words while they fit: sixteen of four bits (15 x
+ * 127 x 16), eight of five bits (31 x 127 x 8), two of the signed bytes of IQ4. Included only by
+ * codes_avx2.c. */
 #ifndef PJ_KERNELS_LANES_AVX2_H
 #define PJ_KERNELS_LANES_AVX2_H
 
@@ -10,7 +11,7 @@
 #include "engine/kernels/tile.h"
 #include "engine/kernels/vector.h"
 
-enum { LANE_ROWS = 8, LANE_TOKENS = 1 };
+enum { LANE_ROWS = 8, LANE_TOKENS = 4 };
 
 INLINE bool lane_signed(pj_dtype type)
 {
@@ -71,16 +72,6 @@ INLINE __m256i lane_multiply(pj_dtype type, __m256i w, __m256i x)
     if (!lane_signed(type)) return _mm256_maddubs_epi16(w, x);
     __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-}
-
-/* Products of the blocks at `a` (low half) and `b`. */
-INLINE __m256i lane_products(pj_dtype type, const char *a, const char *b, __m256i x_low,
-                             __m256i x_high)
-{
-    __m256i low, high;
-    lane_codes(type, a, b, &low, &high);
-    low = lane_multiply(type, low, x_low), high = lane_multiply(type, high, x_high);
-    return lane_signed(type) ? _mm256_add_epi32(low, high) : _mm256_add_epi16(low, high);
 }
 
 /* Adds the halves of each half: those of a, then those of b. */
@@ -182,45 +173,57 @@ INLINE lane_scales lane_load_scales(pj_dtype type, const lane_block *at)
 
 /* ---- products --------------------------------------------------------------------------- */
 
-/* acc + block b of eight rows times one token. */
-INLINE __m256 lane_add(pj_dtype type, lane_matrix rows, size_t b, const int8_t *codes,
-                       float x_scale, int32_t x_sum, __m256 acc)
+/* The products of two rows with a token's block. */
+INLINE __m256i lane_products(pj_dtype type, __m256i low, __m256i high, const int8_t *codes)
 {
-    __m256i two[4];
-    const __m128i *x = (const __m128i *)(const void *)(codes + b * 32);
-    __m256i x_low = _mm256_broadcastsi128_si256(_mm_loadu_si128(x));
-    __m256i x_high = _mm256_broadcastsi128_si256(_mm_loadu_si128(x + 1));
-    const lane_block at = lane_block_at(rows, lane_place(type, b));
-    UNROLL for (size_t r = 0; r < 4; r++) two[r] =
-        lane_products(type, lane_at(&at, r), lane_at(&at, r + 4), x_low, x_high);
-    __m256i sums = lane_sums(type, two);
-    if (!lane_signed(type))
-        sums = _mm256_add_epi32(sums, _mm256_set1_epi32(lane_start(type, x_sum)));
-    lane_scales w = lane_load_scales(type, &at);
-    acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), w.scale * _mm256_set1_ps(x_scale), acc);
-    if (!lane_layout_of(type).minima) return acc;
-    float low = x_scale * ((float)x_sum * (-1.0f / PJ_Q8_OFFSET));
-    return _mm256_fmadd_ps(w.minimum, _mm256_set1_ps(low), acc);
+    const __m128i *x = (const __m128i *)(const void *)codes;
+    low = lane_multiply(type, low, _mm256_broadcastsi128_si256(_mm_loadu_si128(x)));
+    high = lane_multiply(type, high, _mm256_broadcastsi128_si256(_mm_loadu_si128(x + 1)));
+    return lane_signed(type) ? _mm256_add_epi32(low, high) : _mm256_add_epi16(low, high);
 }
 
-/* T is one. */
+/* Block b of eight rows times T tokens. */
+INLINE void lane_add(pj_dtype type, const pj_packed *p, size_t token, lane_matrix rows, size_t b,
+                     __m256 acc[LANE_TOKENS], const size_t T)
+{
+    const lane_block at_rows = lane_block_at(rows, lane_place(type, b));
+    __m256i two[LANE_TOKENS][4];
+    UNROLL for (size_t r = 0; r < 4; r++)
+    {
+        __m256i low, high;
+        lane_codes(type, lane_at(&at_rows, r), lane_at(&at_rows, r + 4), &low, &high);
+        UNROLL for (size_t t = 0; t < T; t++) two[t][r] = lane_products(
+            type, low, high, (const int8_t *)p->values + (token + t) * p->cols + b * PJ_Q8_BLOCK);
+    }
+    lane_scales w = lane_load_scales(type, &at_rows);
+    UNROLL for (size_t t = 0; t < T; t++)
+    {
+        size_t at = (token + t) * (p->cols / PJ_Q8_BLOCK) + b;
+        __m256i sums = lane_sums(type, two[t]);
+        if (!lane_signed(type))
+            sums = _mm256_add_epi32(sums, _mm256_set1_epi32(lane_start(type, p->sums[at])));
+        acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums),
+                                 _mm256_mul_ps(w.scale, _mm256_set1_ps(p->scales[at])), acc[t]);
+        if (!lane_layout_of(type).minima) continue;
+        float x_sum = p->scales[at] * ((float)p->sums[at] * (-1.0f / PJ_Q8_OFFSET));
+        acc[t] = _mm256_fmadd_ps(w.minimum, _mm256_set1_ps(x_sum), acc[t]);
+    }
+}
+
 INLINE void lane_rows(pj_dtype type, const pj_dot *d, size_t token, lane_matrix rows,
                       float sums[LANE_TOKENS][LANE_ROWS], const size_t T)
 {
-    const pj_packed *p = d->x;
-    size_t blocks = p->cols / PJ_Q8_BLOCK, b = 0;
-    const int8_t *codes = (const int8_t *)p->values + token * p->cols;
-    const float *scales = p->scales + token * blocks;
-    const int32_t *x_sums = p->sums + token * blocks;
-    __m256 acc = _mm256_setzero_ps();
+    size_t blocks = d->x->cols / PJ_Q8_BLOCK, b = 0;
+    __m256 acc[LANE_TOKENS];
+    UNROLL for (size_t t = 0; t < T; t++) acc[t] = _mm256_setzero_ps();
     for (; b + 2 <= blocks; b += 2) {
         lane_block ahead = lane_block_at(rows, lane_place(type, b) + d->ahead);
         UNROLL for (size_t r = 0; r < LANE_ROWS; r++) __builtin_prefetch(lane_at(&ahead, r));
-        acc = lane_add(type, rows, b, codes, scales[b], x_sums[b], acc);
-        acc = lane_add(type, rows, b + 1, codes, scales[b + 1], x_sums[b + 1], acc);
+        lane_add(type, d->x, token, rows, b, acc, T);
+        lane_add(type, d->x, token, rows, b + 1, acc, T);
     }
-    if (b < blocks) acc = lane_add(type, rows, b, codes, scales[b], x_sums[b], acc);
-    _mm256_storeu_ps(sums[0], acc);
+    if (b < blocks) lane_add(type, d->x, token, rows, b, acc, T);
+    UNROLL for (size_t t = 0; t < T; t++) _mm256_storeu_ps(sums[t], acc[t]);
 }
 
 #include "engine/kernels/lanes.h"
