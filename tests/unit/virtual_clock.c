@@ -11,13 +11,18 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The thread sanitizer watches the real functions. */
 #if defined(__SANITIZE_THREAD__)
-#define REAL_TIME_ONLY
+#define IS_WATCHED true
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define REAL_TIME_ONLY
+#define IS_WATCHED true
 #endif
 #endif
+#ifndef IS_WATCHED
+#define IS_WATCHED false
+#endif
+enum { REAL_TIME_ONLY = IS_WATCHED };
 
 int64_t __real_pj_clock_ns(void);
 int64_t __real_pj_clock_wall_ns(void);
@@ -329,7 +334,7 @@ static void begin_in_child(void)
 
 void virtual_clock_use(void)
 {
-#ifndef REAL_TIME_ONLY
+    if (REAL_TIME_ONLY) return;
     const char *start = getenv("PJ_VIRTUAL_START_NS"); /* another phase of every sensor's ticks */
     atomic_store(&time_ns, start ? strtoll(start, NULL, 10) : START_NS);
     atomic_store(&next_ns, NEVER);
@@ -338,5 +343,4 @@ void virtual_clock_use(void)
     is_counted = true;
     pthread_atfork(NULL, NULL, begin_in_child);
     in_use = true;
-#endif
 }

@@ -1,6 +1,6 @@
-/* Few tokens with weights in blocks of 256 (Q2_K to Q6_K) on AVX2: the method of k_vnni.h with
- * vectors of half the width. Codes are unpacked to unsigned bytes in registers, 32 columns at a
- * time; their products with the activations' bytes are added pairwise in 16 bits (126 x 127 x 2
+/* Few tokens with weights in blocks of 256 (Q2_K to Q6_K, IQ4_XS) on AVX2: the method of k_vnni.h
+ * with vectors of half the width. Codes are unpacked to unsigned bytes in registers, 32 columns at
+ * a time; their products with the activations' bytes are added pairwise in 16 bits (126 x 127 x 2
  * fits) and multiplied by the sub-blocks' integer scales. Floats are used once per 128 columns,
  * which share one scale of activations. Included only by codes_avx2.c. */
 #ifndef PJ_KERNELS_K_AVX2_H
