@@ -35,6 +35,7 @@ typedef struct run_state {
     pj_profile_options options;
     pj_session *session;
     pj_model_slot slot;
+    uint64_t weights; /* stamp of those of the series */
     pj_run_live live;
     pj_series series;
     char *chat_variables;
@@ -282,6 +283,11 @@ static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err
     if (s->live.rows) pj_session_add_sink(s->session, &sink, NULL);
     pj_status status = pj_profile_generate(s->session, &s->slot, &s->options, &result, err);
     pj_run_live_end(&s->live);
+    uint64_t weights = s->slot.engine ? pj_engine_stamp(s->slot.engine) : 0;
+    if (index == 0) s->weights = weights;
+    if (status == PJ_OK && weights != s->weights) /* exchanged since they were looked at above */
+        status = pj_fail(err, PJ_E_LOST, "the files of %s have changed since the run before",
+                         s->model_path);
     if (index == 0) memcpy(s->first_id, result.run_id, sizeof s->first_id);
     if (s->args->json && (last || status != PJ_OK) && result.data.info.id[0] &&
         result.run_status != PJ_RUN_FAILED) {
