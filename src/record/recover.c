@@ -97,7 +97,9 @@ static void note_unreadable(pj_recovery *r, const char *path, const pj_error *er
 
 /* ---- attempts ------------------------------------------------------------------------------- */
 
-/* The count of the attempt in progress, for a signal's handler. */
+/* Sessions of one process attempt one spool at a time, since a signal's handler knows one. */
+static pthread_mutex_t try_mutex = PTHREAD_MUTEX_INITIALIZER;
+/* The count of the attempt in progress, for that handler. */
 static char tries_now[PJ_SPOOL_DIR_BYTES];
 static volatile sig_atomic_t is_trying;
 
@@ -239,6 +241,7 @@ static void recover_take_spool(pj_recovery *r, pj_store *store, const char *path
         pj_spool_reader_close(&reader);
         return;
     }
+    pthread_mutex_lock(&try_mutex);
     if (status == PJ_OK && !begin_try(path, &err)) status = PJ_E_STATE;
     if (status == PJ_OK) {
         note_trying(r, path);
@@ -246,6 +249,7 @@ static void recover_take_spool(pj_recovery *r, pj_store *store, const char *path
         end_try(path);
         note_trying(r, "");
     }
+    pthread_mutex_unlock(&try_mutex);
     pj_spool_reader_close(&reader);
     if (status == PJ_OK) {
         pthread_mutex_lock(&r->mutex);
