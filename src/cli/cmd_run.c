@@ -35,7 +35,6 @@ typedef struct run_state {
     pj_profile_options options;
     pj_session *session;
     pj_model_slot slot;
-    uint64_t weights; /* stamp of those of the series */
     pj_run_live live;
     pj_series series;
     char *chat_variables;
@@ -269,9 +268,6 @@ static void choose_batch(run_state *s, uint32_t first)
 static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err)
 {
     pj_profile_result result;
-    if (index > 0 && s->slot.engine && !pj_engine_is_current(s->slot.engine))
-        return pj_fail(err, PJ_E_LOST, "the files of %s have changed since the run before",
-                       s->model_path);
     s->streamed = 0;
     s->is_last = last;
     s->options.on_result = on_result;
@@ -283,11 +279,6 @@ static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err
     if (s->live.rows) pj_session_add_sink(s->session, &sink, NULL);
     pj_status status = pj_profile_generate(s->session, &s->slot, &s->options, &result, err);
     pj_run_live_end(&s->live);
-    uint64_t weights = s->slot.engine ? pj_engine_stamp(s->slot.engine) : 0;
-    if (index == 0) s->weights = weights;
-    if (status == PJ_OK && weights != s->weights) /* exchanged since they were looked at above */
-        status = pj_fail(err, PJ_E_LOST, "the files of %s have changed since the run before",
-                         s->model_path);
     if (index == 0) memcpy(s->first_id, result.run_id, sizeof s->first_id);
     if (s->args->json && (last || status != PJ_OK) && result.data.info.id[0] &&
         result.run_status != PJ_RUN_FAILED) {
@@ -322,6 +313,7 @@ static pj_status run_all(const pj_command *command, run_state *s, pj_error *err)
     pj_status status = pj_stored_session(command, &a->session, &s->session, err);
     if (status != PJ_OK) return status;
     choose_batch(s, 0);
+    s->slot.is_series = a->repeat > 1;
     status = warm_up(s, err);
     for (uint32_t first = 0; first < s->prompt_count && status == PJ_OK;
          first += s->options.request.prompt_count) {

@@ -14,18 +14,26 @@ static bool make_key(const pj_engine_options *o, pj_buffer *key)
                             o->draft ? o->draft : "", o->device ? o->device : "");
 }
 
-bool pj_model_slot_holds(const pj_model_slot *slot, const pj_engine_options *options)
+static bool has_key(const pj_model_slot *slot, const pj_engine_options *options)
 {
     pj_buffer key;
     bool same = make_key(options, &key) && slot->key && strcmp(slot->key, key.data) == 0;
     pj_buffer_fini(&key);
-    return same && pj_engine_is_current(slot->engine);
+    return same;
+}
+
+bool pj_model_slot_holds(const pj_model_slot *slot, const pj_engine_options *options)
+{
+    return has_key(slot, options) && pj_engine_is_current(slot->engine);
 }
 
 pj_status pj_model_slot_open(pj_model_slot *slot, const pj_engine_options *options, pj_error *err)
 {
     pj_buffer key;
     if (pj_model_slot_holds(slot, options)) return PJ_OK;
+    if (slot->is_series && has_key(slot, options))
+        return pj_fail(err, PJ_E_LOST, "the files of %s have changed since the run before",
+                       options->model);
     pj_model_slot_close(slot);
     slot->key = make_key(options, &key) ? pj_buffer_take(&key) : NULL;
     pj_buffer_fini(&key);
@@ -44,5 +52,6 @@ void pj_model_slot_close(pj_model_slot *slot)
 {
     pj_engine_close(slot->engine);
     pj_free(slot->key);
-    *slot = (pj_model_slot){0};
+    slot->engine = NULL;
+    slot->key = NULL;
 }

@@ -7,7 +7,8 @@
 /* One open model. Must be zeroed first; one thread at a time. */
 typedef struct pj_model_slot {
     pj_engine *engine;
-    char *key; /* model, dtype, threads, ... of the open model */
+    char *key;      /* model, dtype, threads, ... of the open model */
+    bool is_series; /* files that changed are an error, not a reason to open the model again */
 } pj_model_slot;
 
 /* Opens the model unless it is already open, from files that have not changed since. */

@@ -150,14 +150,7 @@ INLINE bool k_has_signs(pj_dtype type)
     return book_has_signs(type) || type == PJ_IQ4_XS;
 }
 
-/* Entries of a table by 32 nibbles, columns 0 to 15 in the low ones. */
-INLINE __m256i k_levels(const char *nibbles, __m256i table)
-{
-    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)nibbles);
-    __m256i index = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
-    return _mm256_shuffle_epi8(table, _mm256_and_si256(index, _mm256_set1_epi8(15)));
-}
-
+/* Sixteen levels, for a shuffle by nibbles. */
 INLINE __m256i k_table(const int8_t *levels)
 {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)levels));

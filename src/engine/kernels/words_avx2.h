@@ -155,14 +155,6 @@ INLINE void store_start(float *to, __m256i start)
 
 enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, directly from memory */
 
-/* The scales of up to four blocks. */
-INLINE __m128 q8_0_scales(const char *at, size_t blocks)
-{
-    uint64_t halves = 0;
-    for (size_t b = blocks; b-- > 0;) halves = halves << 16 | pj_load_u16(at + b * Q8_BYTES);
-    return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves));
-}
-
 /* Stores 32 codes of 8 bits times 256, and times a ratio for sixteen columns each over 32768:
  * WORD_STEPS per step of the largest scale, so that -128 fits too. */
 INLINE __m256i store_ratios(char *to, __m256i codes, __m256i first, __m256i second, __m256i start)
@@ -172,35 +164,6 @@ INLINE __m256i store_ratios(char *to, __m256i codes, __m256i first, __m256i seco
     __m256i low = _mm256_mulhrs_epi16(_mm256_unpacklo_epi8(zero, codes), first);
     __m256i high = _mm256_mulhrs_epi16(_mm256_unpackhi_epi8(zero, codes), second);
     return store_words(to + 32, high, store_words(to, low, start));
-}
-
-/* Up to four blocks. */
-INLINE void unpack_q8_0_group(const char *at, size_t blocks, char *to, float *scale, float *start)
-{
-    __m128 each = q8_0_scales(at, blocks);
-    word_scale words = scale_four(each);
-    __m128i ratios = _mm_cvtps_epi32(_mm_mul_ps(each, _mm_set1_ps(words.inverse)));
-    __m256i products = _mm256_setzero_si256();
-    for (size_t b = 0; b < blocks; b++, at += Q8_BYTES, to += 64) {
-        __m256i ratio = _mm256_broadcastw_epi16(ratios);
-        ratios = _mm_srli_si128(ratios, 4);
-        __builtin_prefetch(at + UNPACK_AHEAD);
-        products = store_ratios(to, k_load(at + 2), ratio, ratio, products);
-    }
-    *scale = words.scale * (WORD_LARGEST / WORD_STEPS);
-    store_start(start, products);
-}
-
-static void unpack_q8_0(const void *row, size_t cols, void *values, float *scales, float *starts)
-{
-    const char *at = row;
-    size_t blocks = cols / PJ_Q8_BLOCK, whole = blocks / WORD_BLOCKS * WORD_BLOCKS;
-    for (size_t b = 0; b < whole; b += WORD_BLOCKS)
-        unpack_q8_0_group(at + b * Q8_BYTES, WORD_BLOCKS, (char *)values + b * 64, scales + b,
-                          starts + b);
-    if (whole < blocks)
-        unpack_q8_0_group(at + whole * Q8_BYTES, blocks - whole, (char *)values + whole * 64,
-                          scales + whole, starts + whole);
 }
 
 /* Up to two blocks, of 64 columns. Their levels, up to 12, become codes ten times as large. */
@@ -385,20 +348,17 @@ static void unpack_q2_k(const void *row, size_t cols, void *values, float *scale
     }
 }
 
-/* ---- nibbles that stand for levels ----------------------------------------------------------- */
+/* ---- blocks of 32 with a scale each: Q8_0, and nibbles that stand for levels -------------------
+ */
 
-/* The levels of MXFP4, up to 12, become codes ten times as large. */
-INLINE __m256i level_table(pj_dtype type)
+INLINE size_t own_place(pj_dtype type, size_t b)
 {
-    __m256i levels = k_table(lane_layout_of(type).levels);
-    if (type != PJ_MXFP4) return levels;
-    __m256i twice = _mm256_add_epi8(levels, levels), four = _mm256_add_epi8(twice, twice);
-    return _mm256_add_epi8(_mm256_add_epi8(four, four), twice);
+    return type == PJ_Q8_0 ? b * Q8_BYTES : lane_place(type, b);
 }
 
 /* The scales of up to four blocks from block b on, 0 for the others; collected in a register,
  * since a load of several stores would wait for them. */
-INLINE __m128 level_scales(pj_dtype type, const char *row, size_t b, size_t blocks)
+INLINE __m128 own_scales(pj_dtype type, const char *row, size_t b, size_t blocks)
 {
     uint64_t all = 0;
     if (type == PJ_IQ4_XS) { /* four blocks are half of one with a header */
@@ -408,54 +368,69 @@ INLINE __m128 level_scales(pj_dtype type, const char *row, size_t b, size_t bloc
         whole = _mm_sub_epi32(whole, _mm_set1_epi32(32));
         return _mm_mul_ps(_mm_set1_ps(_cvtsh_ss(pj_load_u16(at))), _mm_cvtepi32_ps(whole));
     }
-    if (type == PJ_IQ4_NL) {
-        for (size_t i = blocks; i-- > 0;)
-            all = all << 16 | pj_load_u16(row + lane_place(type, b + i));
-        return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)all));
+    if (type == PJ_MXFP4) {
+        for (size_t i = blocks; i-- > 0;) all = all << 8 | (uint8_t)row[own_place(type, b + i)];
+        return _mm256_castps256_ps128(lane_power_of(_mm_cvtsi64_si128((long long)all)));
     }
-    for (size_t i = blocks; i-- > 0;) all = all << 8 | (uint8_t)row[lane_place(type, b + i)];
-    return _mm256_castps256_ps128(lane_power_of(_mm_cvtsi64_si128((long long)all)));
+    for (size_t i = blocks; i-- > 0;) all = all << 16 | pj_load_u16(row + own_place(type, b + i));
+    return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)all));
+}
+
+/* Levels by nibbles, columns 0 to 15 in the low ones. Those of MXFP4, up to 12, become codes ten
+ * times as large. */
+INLINE __m256i own_codes(pj_dtype type, const char *at)
+{
+    if (type == PJ_Q8_0) return k_load(at + 2);
+    const lane_layout l = lane_layout_of(type);
+    __m256i table = k_table(l.levels);
+    if (type == PJ_MXFP4) {
+        __m256i twice = _mm256_add_epi8(table, table), four = _mm256_add_epi8(twice, twice);
+        table = _mm256_add_epi8(_mm256_add_epi8(four, four), twice);
+    }
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(at + l.nibbles));
+    __m256i index = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
+    return _mm256_shuffle_epi8(table, _mm256_and_si256(index, _mm256_set1_epi8(15)));
 }
 
 /* Up to four blocks from block b on. */
-INLINE void unpack_levels_group(pj_dtype type, const char *row, size_t b, size_t blocks, char *to,
-                                float *scales, float *starts)
+INLINE void unpack_own_group(pj_dtype type, const char *row, size_t b, size_t blocks, char *to,
+                             float *scales, float *starts)
 {
-    const __m256i table = level_table(type);
     const float codes = type == PJ_MXFP4 ? 10 : 1; /* per level */
-    __m128 each = level_scales(type, row, b, blocks);
+    __m128 each = own_scales(type, row, b, blocks);
     word_scale words = scale_four(each);
     __m128i ratios = _mm_cvtps_epi32(_mm_mul_ps(each, _mm_set1_ps(words.inverse)));
     __m256i products = _mm256_setzero_si256();
-    __builtin_prefetch(row + lane_place(type, b) + UNPACK_AHEAD);
     to += b * 64;
     for (size_t i = 0; i < blocks; i++, to += 64, ratios = _mm_srli_si128(ratios, 4)) {
-        const char *nibbles = row + lane_place(type, b + i) + lane_layout_of(type).nibbles;
+        const char *at = row + own_place(type, b + i);
         __m256i ratio = _mm256_broadcastw_epi16(ratios);
-        products = store_ratios(to, k_levels(nibbles, table), ratio, ratio, products);
+        if (type == PJ_Q8_0 || i == 0) __builtin_prefetch(at + UNPACK_AHEAD); /* once per line */
+        products = store_ratios(to, own_codes(type, at), ratio, ratio, products);
     }
     scales[b] = words.scale * (WORD_LARGEST / WORD_STEPS / codes);
     store_start(starts + b, products);
 }
 
-INLINE void unpack_levels(pj_dtype type, const void *row, size_t cols, char *to, float *scales,
-                          float *starts)
+INLINE void unpack_own(pj_dtype type, const void *row, size_t cols, char *to, float *scales,
+                       float *starts)
 {
     size_t blocks = cols / PJ_Q8_BLOCK, whole = blocks / WORD_BLOCKS * WORD_BLOCKS;
     for (size_t b = 0; b < whole; b += WORD_BLOCKS)
-        unpack_levels_group(type, row, b, WORD_BLOCKS, to, scales, starts);
-    if (whole < blocks) unpack_levels_group(type, row, whole, blocks - whole, to, scales, starts);
+        unpack_own_group(type, row, b, WORD_BLOCKS, to, scales, starts);
+    if (whole < blocks) unpack_own_group(type, row, whole, blocks - whole, to, scales, starts);
 }
 
-#define UNPACK_LEVELS(name, type)                                                        \
+#define UNPACK_OWN(name, type)                                                           \
     static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
                               float *starts)                                             \
     {                                                                                    \
-        unpack_levels(PJ_##type, row, cols, values, scales, starts);                     \
+        unpack_own(PJ_##type, row, cols, values, scales, starts);                        \
     }
-UNPACK_LEVELS(iq4_nl, IQ4_NL)
-UNPACK_LEVELS(mxfp4, MXFP4)
-UNPACK_LEVELS(iq4_xs, IQ4_XS)
+UNPACK_OWN(q8_0, Q8_0)
+UNPACK_OWN(iq4_nl, IQ4_NL)
+UNPACK_OWN(mxfp4, MXFP4)
+UNPACK_OWN(iq4_xs, IQ4_XS)
 
 /* ---- products --------------------------------------------------------------------------- */
 

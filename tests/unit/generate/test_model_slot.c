@@ -110,7 +110,6 @@ static void test_files_that_change_between_runs(void **state)
     tiny_make(&model, tiny_find("llama"), 42);
     tiny_write(&model, TINY_F32);
     snprintf(path, sizeof path, "%s/model.safetensors", model.folder);
-    snprintf(other, sizeof other, "%s/incomplete", model.folder);
     char *bytes;
     size_t count;
     assert_int_equal(pj_file_read(path, 1 << 24, &bytes, &count, &err), PJ_OK);
@@ -134,6 +133,10 @@ static void test_files_that_change_between_runs(void **state)
             assert_int_equal(pj_file_write(other, "{}", 2, &err), PJ_OK);
         }
         assert_false(pj_model_slot_holds(&slot, &options.engine));
+        slot.is_series = true; /* of which this would not be a repetition */
+        assert_int_equal(pj_model_slot_open(&slot, &options.engine, &err), PJ_E_LOST);
+        assert_non_null(strstr(err.text, "have changed since the run before"));
+        slot.is_series = false;
         assert_int_equal(pj_model_slot_open(&slot, &options.engine, &err), PJ_OK);
         assert_true(pj_model_slot_holds(&slot, &options.engine));
         pj_model_slot_close(&slot);
