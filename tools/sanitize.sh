@@ -4,7 +4,7 @@
 set -eu
 for kind in address,undefined thread; do
     folder=build-$(echo "$kind" | cut -c1)san
-    # the thread sanitizer warns that it does not follow fences: that between two processes' memory is not its business
+    # the thread sanitizer does not follow fences; the only ones order memory that two processes share
     [ -f "$folder/build.ninja" ] || meson setup "$folder" -Db_sanitize="$kind" -Db_lundef=false \
         -Dbuildtype=debugoptimized -Ddashboard=disabled -Dc_args=-Wno-error=tsan >/dev/null
     ninja -C "$folder"
