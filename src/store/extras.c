@@ -4,6 +4,7 @@
 
 #include "base/decimal.h"
 #include "base/utf8.h"
+#include "store/packing.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -11,28 +12,52 @@
 
 enum { MAX_ELEMENTS = 1 << 16, MAX_NAMES = 64 };
 
-static void extras_put_number(pj_buffer *buffer, double value)
+#define PLACE "~" /* of a number in a packed object */
+
+/* Where an object is written: all of it, or without the numbers, which follow apart. */
+typedef struct extras_writer {
+    pj_buffer *text;
+    pj_buffer *figures; /* NULL: numbers are part of the text */
+    bool has_no_form;   /* packed */
+} extras_writer;
+
+/* The numbers that views can unpack: of packing.c, and -0. */
+static void put_figure(extras_writer *w, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t magnitude = bits & 0x7fffffff;
+    if (magnitude && !pj_code_has_float(magnitude)) w->has_no_form = true;
+    const char bytes[] = {(char)(bits >> 24), (char)(bits >> 16), (char)(bits >> 8), (char)bits};
+    pj_buffer_append(w->figures, bytes, sizeof bytes);
+    pj_buffer_append(w->text, PLACE, 1);
+}
+
+static void extras_put_number(extras_writer *w, double value)
 {
     char text[PJ_DECIMAL_BYTES];
     float rounded = (float)value;
-    if (isfinite(rounded))
-        pj_buffer_append(buffer, text, pj_decimal_float(rounded, text));
+    if (!isfinite(rounded))
+        pj_buffer_append(w->text, "null", 4);
+    else if (w->figures)
+        put_figure(w, rounded);
     else
-        pj_buffer_append(buffer, "null", 4);
+        pj_buffer_append(w->text, text, pj_decimal_float(rounded, text));
 }
 
-static void extras_put_name(pj_buffer *buffer, const char *name)
+static void extras_put_name(extras_writer *w, const char *name)
 {
-    pj_buffer_append(buffer, "\"", 1);
+    pj_buffer_append(w->text, "\"", 1);
     size_t bytes = strlen(name), n;
     for (const char *c = name, *end = name + bytes; c < end; c += n) {
         uint32_t code_point;
         n = pj_utf8_next(c, (size_t)(end - c), &code_point);
         bool plain = n > 1 || (n && *c >= 0x20 && *c != '"' && *c != '\\' && *c != 0x7f);
         if (n == 0) n = 1;
-        pj_buffer_append(buffer, plain ? c : "_", plain ? n : 1);
+        if (*c == *PLACE) w->has_no_form = true;
+        pj_buffer_append(w->text, plain ? c : "_", plain ? n : 1);
     }
-    pj_buffer_append(buffer, "\":", 2);
+    pj_buffer_append(w->text, "\":", 2);
 }
 
 /* Names are interned by the recorder, so comparing pointers nearly always suffices. */
@@ -42,20 +67,20 @@ static bool same_name(const char *a, const char *b)
 }
 
 /* Writes the elements of `name`, starting at extras[0]; gaps become null. */
-static void extras_put_array(pj_buffer *buffer, const char *name, const pj_extra_row *extras,
+static void extras_put_array(extras_writer *w, const char *name, const pj_extra_row *extras,
                              uint32_t count)
 {
     uint32_t next = 0;
-    pj_buffer_append(buffer, "[", 1);
+    pj_buffer_append(w->text, "[", 1);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = extras[i].index;
         if (!same_name(extras[i].name, name) || index < next || index >= MAX_ELEMENTS) continue;
         for (; next < index; next++)
-            pj_buffer_append(buffer, next ? ",null" : "null", next ? 5 : 4);
-        if (next++) pj_buffer_append(buffer, ",", 1);
-        extras_put_number(buffer, extras[i].value);
+            pj_buffer_append(w->text, next ? ",null" : "null", next ? 5 : 4);
+        if (next++) pj_buffer_append(w->text, ",", 1);
+        extras_put_number(w, extras[i].value);
     }
-    pj_buffer_append(buffer, "]", 1);
+    pj_buffer_append(w->text, "]", 1);
 }
 
 static bool extras_is_known(const char *const *names, uint32_t count, const char *name)
@@ -66,23 +91,85 @@ static bool extras_is_known(const char *const *names, uint32_t count, const char
 }
 
 /* Recorders interleave arrays (all figures of head 0, then of head 1): gathers them by name. */
-bool pj_extras_write(pj_buffer *buffer, const pj_extra_row *extras, uint32_t count)
+static bool put_object(extras_writer *w, const pj_extra_row *extras, uint32_t count)
 {
     const char *names[MAX_NAMES];
     uint32_t known = 0;
-    pj_buffer_append(buffer, "{", 1);
+    pj_buffer_append(w->text, "{", 1);
     for (uint32_t i = 0; i < count && known < MAX_NAMES; i++) {
         const char *name = extras[i].name;
         if (extras_is_known(names, known, name)) continue;
-        if (known) pj_buffer_append(buffer, ",", 1);
+        if (known) pj_buffer_append(w->text, ",", 1);
         names[known++] = name;
-        extras_put_name(buffer, name);
+        extras_put_name(w, name);
         if (extras[i].index == PJ_EXTRA_SCALAR)
-            extras_put_number(buffer, extras[i].value);
+            extras_put_number(w, extras[i].value);
         else
-            extras_put_array(buffer, name, extras + i, count - i);
+            extras_put_array(w, name, extras + i, count - i);
     }
-    return pj_buffer_append(buffer, "}", 1);
+    return pj_buffer_append(w->text, "}", 1);
+}
+
+bool pj_extras_write(pj_buffer *buffer, const pj_extra_row *extras, uint32_t count)
+{
+    return put_object(&(extras_writer){.text = buffer}, extras, count);
+}
+
+/* ---- packed ---------------------------------------------------------------------------------- */
+
+bool pj_extras_pack(pj_packed_texts *texts, const pj_extra_row *extras, uint32_t count,
+                    pj_buffer *text, pj_buffer *out)
+{
+    static const char room[PJ_PACKED_CODE_BYTES] = {0};
+    extras_writer w = {.text = text, .figures = out};
+    char code[PJ_PACKED_CODE_BYTES];
+    pj_buffer_clear(out);
+    pj_buffer_append(out, room, sizeof room);
+    if (!put_object(&w, extras, count) || out->failed || w.has_no_form) return false;
+    const pj_value object = pj_value_bytes(PJ_VALUE_TEXT, text->data, text->length);
+    size_t bytes = pj_packed_texts_code(texts, &object, code);
+    if (bytes == 0) return false;
+    memcpy(out->data, code, bytes);
+    if (bytes < sizeof code) {
+        memmove(out->data + bytes, out->data + sizeof code, out->length - sizeof code);
+        out->length -= sizeof code - bytes;
+    }
+    return true;
+}
+
+static float read_figure(const char *at)
+{
+    uint32_t bits = 0;
+    float value;
+    for (int i = 0; i < 4; i++) bits = bits << 8 | (uint8_t)at[i];
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void pj_extras_unpack(pj_packed_texts *texts, pj_arena *made, pj_value *value)
+{
+    const char *packed = value->text;
+    size_t left = value->bytes, code = left % sizeof(float), places = 0;
+    pj_value object = {0};
+    *value = (pj_value){.type = PJ_VALUE_NULL};
+    if (!pj_packed_texts_find(texts, packed, code, &object)) return;
+    left -= code;
+    for (size_t i = 0; i < object.bytes; i++) places += object.text[i] == *PLACE;
+    char *text = pj_arena_alloc(made, object.bytes + places * PJ_DECIMAL_BYTES + 1, 1), *to = text;
+    if (!text || places * sizeof(float) != left) return;
+    packed += code;
+    for (size_t i = 0; i < object.bytes; i++) {
+        float figure = 0;
+        if (object.text[i] != *PLACE) {
+            *to++ = object.text[i];
+            continue;
+        }
+        figure = read_figure(packed);
+        packed += sizeof(float);
+        if (!isfinite(figure)) return;
+        to += pj_decimal_float(figure, to);
+    }
+    *value = pj_value_bytes(PJ_VALUE_TEXT, text, (size_t)(to - text));
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */

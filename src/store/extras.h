@@ -4,11 +4,19 @@
 #define PJ_STORE_EXTRAS_H
 
 #include "base/buffer.h"
+#include "store/packed_texts.h"
 #include "store/value.h"
 #include "trace/run_data.h"
 
 /* Appends the object; at most 64 names. Elements of an array come in ascending order of index. */
 bool pj_extras_write(pj_buffer *buffer, const pj_extra_row *extras, uint32_t count);
+
+/* As packed rows have the object (packing.h), in `out`; false: it has no such form. `text` is
+ * scratch space. */
+bool pj_extras_pack(pj_packed_texts *texts, const pj_extra_row *extras, uint32_t count,
+                    pj_buffer *text, pj_buffer *out);
+/* The object of such a value, in `made`; NULL where it is damaged. */
+void pj_extras_unpack(pj_packed_texts *texts, pj_arena *made, pj_value *value);
 
 /* Extras of many rows, parsed one object after another. */
 typedef struct pj_extra_list {

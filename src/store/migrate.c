@@ -92,7 +92,8 @@ static void complete_table(pj_buffer *out, const known_columns *known)
     }
     for (int i = 0; i < MOST_COLUMNS && pj_schema_column_get(known->table, i, &column); i++) {
         if (known->has[i]) continue;
-        bool is_coded = column.code != PJ_CODE_NONE && pj_schema_is_packed(dialect, known->table);
+        bool is_coded =
+            pj_code_is_number(column.code) && pj_schema_is_packed(dialect, known->table);
         pj_buffer_printf(out, "ALTER TABLE %s ADD COLUMN %s %s;",
                          pj_schema_stored_table(dialect, known->table->name),
                          pj_schema_stored_column(dialect, known->table, &column, name),

@@ -1,6 +1,7 @@
 /* Packs and unpacks values of rows. */
 #include "store/packing.h"
 
+#include "store/extras.h"
 #include "store/store_impl.h"
 
 #include <math.h>
@@ -23,6 +24,9 @@ pj_code pj_code_of(const pj_column *column)
     case PJ_COLUMN_DOUBLE: return is_duration(column->name) ? PJ_CODE_MILLIONTHS : PJ_CODE_NONE;
     case PJ_COLUMN_FLOAT:
     case PJ_COLUMN_STAT_FLOAT: return PJ_CODE_FLOAT;
+    case PJ_COLUMN_TEXT:
+    case PJ_COLUMN_NAME: return PJ_CODE_TEXT;
+    case PJ_COLUMN_EXTRAS: return PJ_CODE_EXTRAS;
     default: return PJ_CODE_NONE;
     }
 }
@@ -33,8 +37,13 @@ static void code_millionths(pj_value *value)
     if (fabs(code) < 0x1p53 && code / 1e6 == number) *value = pj_value_int((int64_t)code);
 }
 
-/* Exponents for which the views' shift is 0 to 62: numbers from 1.8e-12 to 1.7e7. */
-enum { FRACTION_BITS = 23, LOWEST_EXPONENT = 88, HIGHEST_EXPONENT = 150 };
+/* Exponents for which the views' shift is 0 to 62. */
+bool pj_code_has_float(uint32_t bits)
+{
+    enum { FRACTION_BITS = 23, LOWEST_EXPONENT = 88, HIGHEST_EXPONENT = 150 };
+    uint32_t exponent = bits >> FRACTION_BITS;
+    return exponent >= LOWEST_EXPONENT && exponent <= HIGHEST_EXPONENT;
+}
 
 static void code_float(pj_value *value)
 {
@@ -42,8 +51,7 @@ static void code_float(pj_value *value)
     uint32_t bits;
     memcpy(&bits, &number, sizeof bits);
     int64_t magnitude = bits & 0x7fffffff;
-    int64_t exponent = magnitude >> FRACTION_BITS;
-    bool has_code = bits == 0 || (exponent >= LOWEST_EXPONENT && exponent <= HIGHEST_EXPONENT);
+    bool has_code = bits == 0 || pj_code_has_float((uint32_t)magnitude);
     if (has_code && (double)number == value->number)
         *value = pj_value_int(bits == (uint32_t)magnitude ? magnitude : -magnitude);
 }
@@ -107,10 +115,23 @@ static void relate_value(const pj_packer_column *p, const pj_value *base, pj_val
         *value = pj_value_text("");
 }
 
-void pj_packer_pack(const pj_packer *packer, pj_value *values)
+static void code_text(pj_packer *packer, uint32_t column, pj_value *value)
 {
-    for (uint32_t c = 0; c < packer->count; c++)
-        if (!packer->columns[c].relation) code_value(packer->columns[c].code, &values[c]);
+    char *code = packer->codes[column];
+    if (value->type != PJ_VALUE_TEXT && value->type != PJ_VALUE_BLOB) return;
+    size_t bytes = pj_packed_texts_code(packer->texts, value, code);
+    if (bytes) *value = pj_value_bytes(PJ_VALUE_BLOB, code, bytes);
+}
+
+void pj_packer_pack(pj_packer *packer, pj_value *values)
+{
+    for (uint32_t c = 0; c < packer->count; c++) {
+        const pj_packer_column *p = &packer->columns[c];
+        if (p->code == PJ_CODE_TEXT)
+            code_text(packer, c, &values[c]);
+        else if (!p->relation)
+            code_value(p->code, &values[c]);
+    }
     for (uint32_t c = 0; c < packer->count; c++) {
         const pj_packer_column *p = &packer->columns[c];
         if (p->relation) relate_value(p, &values[p->base], &values[c]);
@@ -128,9 +149,21 @@ static double float_of_code(int64_t code)
     return code < 0 ? -(double)number : (double)number;
 }
 
+/* Blobs that are no codes are themselves: texts that are not valid UTF-8. */
+static void unpack_blob(const pj_packed_row *row, pj_code code, pj_value *value)
+{
+    if (code == PJ_CODE_TEXT)
+        pj_packed_texts_find(row->packer->texts, value->text, value->bytes, value);
+    if (code == PJ_CODE_EXTRAS) pj_extras_unpack(row->packer->texts, row->made, value);
+}
+
 void pj_unpack(const pj_packed_row *row, int column, pj_value *value)
 {
     const pj_packer_column *p = &row->packer->columns[column];
+    if (value->type == PJ_VALUE_BLOB) {
+        unpack_blob(row, p->code, value);
+        return;
+    }
     bool is_equal = value->type == PJ_VALUE_TEXT && value->bytes == 0 && p->relation;
     if (p->relation && (is_equal || (value->type == PJ_VALUE_INT && !p->relation->is_equal))) {
         pj_value base;
@@ -153,6 +186,7 @@ pj_packer *pj_packer_of(pj_store *store, int table)
     if (packer) return packer;
     packer = pj_arena_alloc(&store->packers_arena, 1, sizeof *packer);
     if (!packer) return NULL;
+    packer->texts = &store->texts;
     for (uint16_t c = 0; c < rows->column_count; c++)
         if (!pj_packer_add(packer, &rows->columns[c])) return NULL;
     pj_packer_begin(packer);

@@ -1,30 +1,50 @@
 /*
  * How an engine that packs (pj_dialect.packs: SQLite) stores the rows of layers, components and
- * operations, which are nearly all of a run, in little more than half of the bytes: in tables named
- * *_packed. The published tables are views over them, so that every program reads plain values
- * under the published names.
+ * operations, which are nearly all of a run, in half of the bytes: in tables named *_packed. The
+ * published tables are views over them, so that every program reads plain values under the
+ * published names.
  *
- * A packed column has the published name and "_code". What a value is follows from its type:
+ * A packed column of numbers has the published name and "_code". What a value is follows from its
+ * type:
  *   an integer   a code: millionths (of millijoules, of milliseconds), or the bits of a float32
  * with the sign of the number; see pj_relation
  *   ''           is equal to its base
  *   another      the value itself, where no code would give back exactly that
+ *
+ * Texts are blobs: the code of a text (packed_texts.h). Extra figures are such a code of their
+ * JSON, in which ~ stands for a number, and the numbers (big-endian float32). Whatever else is
+ * found there is the value itself.
  */
 #ifndef PJ_STORE_PACKING_H
 #define PJ_STORE_PACKING_H
 
 #include "base/buffer.h"
+#include "store/packed_texts.h"
 #include "store/rows.h"
 #include "store/sql.h"
 
-typedef enum pj_code { PJ_CODE_NONE, PJ_CODE_MILLIONTHS, PJ_CODE_FLOAT } pj_code;
+typedef enum pj_code {
+    PJ_CODE_NONE,
+    PJ_CODE_MILLIONTHS,
+    PJ_CODE_FLOAT,
+    PJ_CODE_TEXT,
+    PJ_CODE_EXTRAS
+} pj_code;
 
 #define PJ_CODE_SUFFIX "_code"
 
-/* How the column is stored in a packed table. NONE: as it is, under its own name. */
+/* How the column is stored in a packed table. NONE: as it is. */
 pj_code pj_code_of(const pj_column *column);
+/* Whether it is stored under another name. */
+static inline bool pj_code_is_number(pj_code code)
+{
+    return code == PJ_CODE_MILLIONTHS || code == PJ_CODE_FLOAT;
+}
 
 enum { PJ_PACKED_COLUMNS = 64 };
+
+/* Whether the views can turn the bits of a positive float32 into it: 1.8e-12 to 1.7e7. */
+bool pj_code_has_float(uint32_t bits);
 
 /* A column that is stored with respect to another one of its row, its base. */
 typedef struct pj_relation {
@@ -45,8 +65,10 @@ typedef struct pj_packer_column {
 
 /* Packs rows, value by value. */
 typedef struct pj_packer {
+    pj_packed_texts *texts;
     pj_packer_column columns[PJ_PACKED_COLUMNS];
     uint32_t count;
+    char codes[PJ_PACKED_COLUMNS][PJ_PACKED_CODE_BYTES]; /* of the row's texts */
 } pj_packer;
 
 /* The columns of the rows to be packed, in the order of their values; NULL: not packed. False:
@@ -54,8 +76,8 @@ typedef struct pj_packer {
 bool pj_packer_add(pj_packer *packer, const pj_column *column);
 /* After the last column. */
 void pj_packer_begin(pj_packer *packer);
-/* Packs a row in place. */
-void pj_packer_pack(const pj_packer *packer, pj_value *values);
+/* Packs a row in place, except extra figures, which extras.h packs. */
+void pj_packer_pack(pj_packer *packer, pj_value *values);
 
 /* The store's packer of a table of rows, whose columns alone are its values; NULL: out of memory.
  */
@@ -66,6 +88,7 @@ typedef struct pj_packed_row {
     const pj_packer *packer;
     void (*get)(void *context, int column, pj_value *value);
     void *context;
+    pj_arena *made; /* of texts, while the row is read */
 } pj_packed_row;
 
 /* Turns the stored value of a column into the published one, as the view does, but faster. */

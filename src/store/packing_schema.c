@@ -3,6 +3,7 @@
 #include "store/packing.h"
 
 #include "store/schema.h"
+#include "store/store_impl.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,17 +14,53 @@
     "(" code " & 8388607 | 8388608) * 1.0 / (1 << (150 - (" code " >> 23)))"
 #define ANY_FLOAT "iif(@ > 0, " POSITIVE_FLOAT("@") ", iif(@ < 0, -" POSITIVE_FLOAT("-@") ", 0.0))"
 
+/* A text by its code. Whatever has none is itself. */
+#define ANY_TEXT \
+    "iif(typeof(#) = 'blob', coalesce((SELECT text FROM packed_texts WHERE code = #), #), #)"
+
+/* Extra figures: the parts of their JSON between places for numbers, and the numbers. A number gets
+ * the 7 digits that give it back, or else 9. LIMIT keeps SQLite from repeating inner expressions
+ * wherever they are used. */
+/* clang-format off */
+#define ALL_BYTES \
+    "000102030405060708090A0B0C0D0E0F101112131415161718191A1B1C1D1E1F" \
+    "202122232425262728292A2B2C2D2E2F303132333435363738393A3B3C3D3E3F" \
+    "404142434445464748494A4B4C4D4E4F505152535455565758595A5B5C5D5E5F" \
+    "606162636465666768696A6B6C6D6E6F707172737475767778797A7B7C7D7E7F" \
+    "808182838485868788898A8B8C8D8E8F909192939495969798999A9B9C9D9E9F" \
+    "A0A1A2A3A4A5A6A7A8A9AAABACADAEAFB0B1B2B3B4B5B6B7B8B9BABBBCBDBEBF" \
+    "C0C1C2C3C4C5C6C7C8C9CACBCCCDCECFD0D1D2D3D4D5D6D7D8D9DADBDCDDDEDF" \
+    "E0E1E2E3E4E5E6E7E8E9EAEBECEDEEEFF0F1F2F3F4F5F6F7F8F9FAFBFCFDFEFF"
+#define BYTE(n) "instr(x'" ALL_BYTES "', substr(packed, at + " n ", 1)) - 1"
+#define BITS "(((" BYTE("0") ") * 256 + " BYTE("1") ") * 256 + " BYTE("2") ") * 256 + " BYTE("3")
+#define NUMBER \
+    "(SELECT iif(negative, '-', '') || iif(bits = 0, '0', iif(abs(printf('%.7g', x) - x) < near," \
+    " printf('%.7g', x), printf('%.9g', x))) FROM (SELECT negative, bits, " \
+    POSITIVE_FLOAT("bits") " AS x, iif(bits & 8388607, 0.5, 0.25) / (1 << (150 - (bits >> 23)))" \
+    " AS near FROM (SELECT word >> 31 AS negative, word & 2147483647 AS bits FROM" \
+    " (SELECT " BITS " AS word) LIMIT 1) LIMIT 1))"
+#define CODE "substr(#, 1, length(#) % 4)"
+#define ANY_EXTRAS \
+    "iif(typeof(#) = 'blob', (WITH RECURSIVE parts(made, rest, packed, at) AS (SELECT '', text, #," \
+    " length(#) % 4 + 1 FROM packed_texts WHERE code = " CODE " UNION ALL SELECT made ||" \
+    " substr(rest, 1, instr(rest, '~') - 1) || " NUMBER ", substr(rest, instr(rest, '~') + 1)," \
+    " packed, at + 4 FROM parts WHERE instr(rest, '~') > 0)" \
+    " SELECT made || rest FROM parts WHERE instr(rest, '~') = 0), #)"
+/* clang-format on */
+
 /* With # for the stored value, and @ for its code. */
 static const char *const decoded[] = {
     [PJ_CODE_NONE] = "#",
     [PJ_CODE_MILLIONTHS] = "iif(typeof(#) = 'integer', # / 1e6, #)",
     [PJ_CODE_FLOAT] = "iif(typeof(#) = 'integer', " ANY_FLOAT ", #)",
+    [PJ_CODE_TEXT] = ANY_TEXT,
+    [PJ_CODE_EXTRAS] = ANY_EXTRAS,
 };
 
 static void write_stored_name(pj_buffer *out, const pj_column *column)
 {
-    bool is_coded = pj_code_of(column) != PJ_CODE_NONE;
-    pj_buffer_printf(out, "%s%s", column->name, is_coded ? PJ_CODE_SUFFIX : "");
+    bool is_number = pj_code_is_number(pj_code_of(column));
+    pj_buffer_printf(out, "%s%s", column->name, is_number ? PJ_CODE_SUFFIX : "");
 }
 
 static const pj_column *base_of(const pj_row_table *table, const pj_relation *relation)
@@ -60,9 +97,9 @@ static void write_decoded(pj_buffer *out, const pj_row_table *table, const pj_co
 static void write_view_column(pj_buffer *out, const pj_row_table *table, const pj_column *column)
 {
     const pj_relation *relation = pj_relation_of(column->name);
-    bool is_coded = pj_code_of(column) != PJ_CODE_NONE;
+    pj_code code = pj_code_of(column);
     bool may_be_equal = relation && relation->is_equal;
-    pj_buffer_text(out, is_coded ? ", CAST(" : ", ");
+    pj_buffer_text(out, pj_code_is_number(code) ? ", CAST(" : ", ");
     if (may_be_equal) {
         pj_buffer_text(out, "iif(");
         write_stored_name(out, column);
@@ -72,7 +109,8 @@ static void write_view_column(pj_buffer *out, const pj_row_table *table, const p
     }
     write_decoded(out, table, column);
     if (may_be_equal) pj_buffer_char(out, ')');
-    if (is_coded) pj_buffer_printf(out, " AS REAL) AS %s", column->name);
+    if (pj_code_is_number(code)) pj_buffer_text(out, " AS REAL)");
+    if (code != PJ_CODE_NONE) pj_buffer_printf(out, " AS %s", column->name);
 }
 
 static void write_view(pj_buffer *out, const pj_schema_table *table)
@@ -92,19 +130,20 @@ static void write_columns(pj_buffer *out, const pj_schema_table *table, const ch
     pj_schema_column column;
     pj_buffer_text(out, "id");
     for (int i = 0; pj_schema_column_get(table, i, &column); i++)
-        pj_buffer_printf(out, ", %s%s", column.name, column.code == PJ_CODE_NONE ? "" : suffix);
+        pj_buffer_printf(out, ", %s%s", column.name, pj_code_is_number(column.code) ? suffix : "");
 }
 
-/* Other programs may change the views' rows. What they give is stored as it is, but never as an
- * integer, which would be a code. */
+/* Other programs may change the views' rows. What they give is stored as it is, but never as what
+ * would be a code. */
 static void write_given(pj_buffer *out, const pj_schema_column *column)
 {
     const char *name = column->name;
+    bool is_number = pj_code_is_number(column->code);
     if (column->code == PJ_CODE_NONE)
         pj_buffer_printf(out, "NEW.%s", name);
     else
-        pj_buffer_printf(out, "iif(typeof(NEW.%s) = 'integer', CAST(NEW.%s AS REAL), NEW.%s)", name,
-                         name, name);
+        pj_buffer_printf(out, "iif(typeof(NEW.%s) = '%s', CAST(NEW.%s AS %s), NEW.%s)", name,
+                         is_number ? "integer" : "blob", name, is_number ? "REAL" : "TEXT", name);
 }
 
 static void write_insertion(pj_buffer *out, const pj_schema_table *table)
@@ -126,9 +165,10 @@ static void write_changed_column(pj_buffer *out, const pj_schema_column *column,
 {
     const char *name = column->name;
     bool is_coded = column->code != PJ_CODE_NONE;
-    pj_buffer_printf(out, ", %s%s = ", name, is_coded ? PJ_CODE_SUFFIX : "");
+    const char *suffix = pj_code_is_number(column->code) ? PJ_CODE_SUFFIX : "";
+    pj_buffer_printf(out, ", %s%s = ", name, suffix);
     if (is_coded && !has_base)
-        pj_buffer_printf(out, "iif(NEW.%s IS OLD.%s, %s" PJ_CODE_SUFFIX ", ", name, name, name);
+        pj_buffer_printf(out, "iif(NEW.%s IS OLD.%s, %s%s, ", name, name, name, suffix);
     write_given(out, column);
     if (is_coded && !has_base) pj_buffer_char(out, ')');
 }
@@ -184,7 +224,7 @@ static bool add_columns(pj_packer *packer, const pj_schema_table *table)
 static pj_status move_each(pj_store *store, const pj_schema_table *table, const char *select,
                            const char *insert, pj_error *err)
 {
-    pj_packer packer = {.count = 0};
+    pj_packer packer = {.texts = &store->texts};
     pj_value values[PJ_PACKED_COLUMNS];
     if (!add_columns(&packer, table))
         return pj_fail(err, PJ_E_INTERNAL, "table %s has too many columns", table->name);

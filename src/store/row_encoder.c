@@ -24,14 +24,23 @@ static pj_value encode_text(pj_row_encoder *e, const char *text)
     return known->value;
 }
 
+static bool is_packed(const pj_row_encoder *e)
+{
+    return e->stored_as != e->table->name;
+}
+
 static pj_value encode_extras(pj_row_encoder *e, const unsigned char *row)
 {
     const pj_run_data *data = e->saving->data;
     uint32_t range[2]; /* begin, count */
     memcpy(range, row + e->table->extras, sizeof range);
-    if (range[1] == 0 || range[0] > data->extra_count || range[1] > data->extra_count - range[0] ||
-        !pj_extras_write(&e->text, data->extras + range[0], range[1]))
+    if (range[1] == 0 || range[0] > data->extra_count || range[1] > data->extra_count - range[0])
         return (pj_value){.type = PJ_VALUE_NULL};
+    const pj_extra_row *extras = data->extras + range[0];
+    if (is_packed(e) && pj_extras_pack(e->packer.texts, extras, range[1], &e->text, &e->figures))
+        return pj_value_bytes(PJ_VALUE_BLOB, e->figures.data, e->figures.length);
+    pj_buffer_clear(&e->text);
+    if (!pj_extras_write(&e->text, extras, range[1])) return (pj_value){.type = PJ_VALUE_NULL};
     return pj_value_bytes(PJ_VALUE_TEXT, e->text.data, e->text.length);
 }
 
@@ -135,16 +144,12 @@ static const struct {
 
 /* ---- the plan ------------------------------------------------------------------------------ */
 
-static bool is_packed(const pj_row_encoder *e)
-{
-    return e->stored_as != e->table->name;
-}
-
 /* Whether the database's column is this one, or the code of it. */
 static bool holds(const pj_row_encoder *e, const char *stored, const pj_column *column)
 {
     size_t length = strlen(column->name);
-    const char *suffix = is_packed(e) && pj_code_of(column) != PJ_CODE_NONE ? PJ_CODE_SUFFIX : "";
+    const char *suffix =
+        is_packed(e) && pj_code_is_number(pj_code_of(column)) ? PJ_CODE_SUFFIX : "";
     return strncmp(stored, column->name, length) == 0 && strcmp(stored + length, suffix) == 0;
 }
 
@@ -179,6 +184,8 @@ pj_status pj_row_encoder_init(pj_row_encoder *e, const pj_saving *saving, pj_tab
     enum { MAX_TEXT_BYTES = 1 << 28 };
     *e = (pj_row_encoder){.saving = saving, .id = id};
     pj_buffer_init(&e->text, MAX_TEXT_BYTES);
+    pj_buffer_init(&e->figures, MAX_TEXT_BYTES);
+    e->packer.texts = &saving->store->texts;
     e->table = id == PJ_TABLE_COUNT ? &pj_run_table : &pj_tables[id];
     e->stored_as = pj_schema_stored_table(saving->store->driver->dialect, e->table->name);
     pj_status status = pj_store_columns(saving->store, e->stored_as, take_column, e, err);
@@ -197,6 +204,7 @@ pj_status pj_row_encoder_init(pj_row_encoder *e, const pj_saving *saving, pj_tab
 void pj_row_encoder_fini(pj_row_encoder *e)
 {
     pj_buffer_fini(&e->text);
+    pj_buffer_fini(&e->figures);
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */

@@ -35,7 +35,8 @@ struct pj_row_encoder {
     pj_table_id id;        /* PJ_TABLE_COUNT: the row of the run itself */
     pj_planned_column plan[PJ_TABLE_COLUMNS];
     uint32_t column_count;
-    pj_buffer text; /* the one text of a row that is composed: its extras or tags */
+    pj_buffer text;    /* the one text of a row that is composed: its extras or tags */
+    pj_buffer figures; /* of packed extras */
     pj_known_text known[PJ_KNOWN_TEXTS];
     char created[32]; /* the run's time as text */
     char scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));

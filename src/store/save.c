@@ -3,6 +3,7 @@
  * are declared for other writers; our inserts do not check them, because references are computed
  * from the assigned ids. */
 #include "store/aggregate.h"
+#include "store/chart_data.h"
 #include "store/row_encoder.h"
 #include "store/store_impl.h"
 
@@ -167,7 +168,9 @@ typedef struct chart {
 
 /* Sums for charts, computed on a separate thread while rows are inserted. */
 typedef struct charts {
+    const pj_store *store;
     const pj_run_data *data;
+    pj_buffer deflated;
     pj_arena arena;
     chart *kept;
     uint32_t count;
@@ -181,12 +184,13 @@ static pj_status keep_chart(void *context, const char *name, const void *bytes, 
                             pj_error *err)
 {
     charts *c = context;
-    const char *copy = pj_arena_strndup(&c->arena, bytes, count);
+    const pj_value data = pj_chart_data_value(c->store, bytes, count, &c->deflated);
+    const char *copy = pj_arena_strndup(&c->arena, data.text, data.bytes);
     c->kept = pj_arena_more(&c->arena, c->kept, c->count, sizeof *c->kept);
     if (!copy || !c->kept) return pj_fail_memory(err, "the charts of a run");
     name = pj_arena_strndup(&c->arena, name, strlen(name));
     if (!name) return pj_fail_memory(err, "the charts of a run");
-    c->kept[c->count++] = (chart){name, copy, count};
+    c->kept[c->count++] = (chart){name, copy, data.bytes};
     return PJ_OK;
 }
 
@@ -197,10 +201,11 @@ static void *make_charts(void *context)
     return NULL;
 }
 
-static void charts_begin(charts *c, const pj_run_data *data)
+static void charts_begin(charts *c, const pj_saving *s)
 {
-    *c = (charts){.data = data};
+    *c = (charts){.store = s->store, .data = s->data};
     pj_arena_init(&c->arena, 0);
+    pj_buffer_init(&c->deflated, SIZE_MAX);
     c->has_thread = pj_thread_start(&c->thread, "pj-charts", make_charts, c, NULL) == PJ_OK;
     if (!c->has_thread) make_charts(c);
 }
@@ -214,6 +219,7 @@ static void charts_wait(charts *c)
 static void charts_fini(charts *c)
 {
     charts_wait(c);
+    pj_buffer_fini(&c->deflated);
     pj_arena_fini(&c->arena);
 }
 
@@ -240,7 +246,7 @@ static pj_status save_all(pj_saving *s, pj_error *err)
 {
     const pj_run_info *info = &s->data->info;
     charts sums;
-    charts_begin(&sums, s->data);
+    charts_begin(&sums, s);
     pj_status status = pj_store_remove_run(s->store, info->id, err);
     if (status == PJ_OK) status = find_first_ids(s, err);
     if (status == PJ_OK) status = insert_rows(s, PJ_TABLE_COUNT, 1, err);
@@ -265,7 +271,9 @@ pj_status pj_store_save_here(pj_store *store, const pj_run_data *data, pj_error 
     pj_status status = pj_store_enter_run(store, data->info.id, &machine_id, err);
     if (status == PJ_OK) status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
     if (status != PJ_OK) return status;
+    pj_packed_texts_forget(&store->texts);
     status = pj_sql_finish(store, save_all(&s, err), err);
+    if (status != PJ_OK) pj_packed_texts_forget(&store->texts);
     pj_free(s.begins);
     pj_free(s.order);
     return status;

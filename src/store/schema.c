@@ -112,7 +112,7 @@ bool pj_schema_is_packed(const pj_dialect *dialect, const pj_schema_table *table
 const char *pj_schema_stored_column(const pj_dialect *dialect, const pj_schema_table *table,
                                     const pj_schema_column *column, char text[64])
 {
-    bool is_coded = pj_schema_is_packed(dialect, table) && column->code != PJ_CODE_NONE;
+    bool is_coded = pj_schema_is_packed(dialect, table) && pj_code_is_number(column->code);
     snprintf(text, 64, "%s%s", column->name, is_coded ? PJ_CODE_SUFFIX : "");
     return text;
 }
@@ -125,7 +125,7 @@ static void schema_write_column(pj_buffer *out, const pj_dialect *dialect,
 {
     char name[64];
     bool is_first = pj_buffer_get(out)[out->length - 1] == '(';
-    bool is_coded = pj_schema_is_packed(dialect, table) && column->code != PJ_CODE_NONE;
+    bool is_coded = pj_schema_is_packed(dialect, table) && pj_code_is_number(column->code);
     pj_buffer_printf(out, "%s%s", is_first ? "" : ", ",
                      pj_schema_stored_column(dialect, table, column, name));
     if (!is_coded) pj_buffer_printf(out, " %s", dialect->types[column->type]);

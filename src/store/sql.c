@@ -154,7 +154,7 @@ static pj_value sql_value_of(pj_sql *sql, int column)
     pj_value value;
     sql->driver->column(sql->statement, column, &value);
     if (!sql->packer || column < 1 || column > (int)sql->packer->count) return value;
-    sql->unpack(&(pj_packed_row){sql->packer, get_packed, sql}, column - 1, &value);
+    sql->unpack(&(pj_packed_row){sql->packer, get_packed, sql, &sql->copies}, column - 1, &value);
     return value;
 }
 

@@ -150,6 +150,9 @@ static void write_view(pj_buffer *out, const char *name, const char *select)
 
 static void write_before(pj_buffer *out, int64_t version)
 {
+    if (version < 21)
+        pj_buffer_text(out,
+                       "CREATE TABLE packed_texts (code BLOB PRIMARY KEY, text) WITHOUT ROWID;");
     if (!version) return;
     for (const pj_schema_view *view = pj_schema_views; view->name; view++)
         pj_buffer_printf(out, "DROP VIEW IF EXISTS %s;", view->name);
@@ -199,7 +202,7 @@ static void write_after(pj_buffer *out, int64_t version)
     pj_buffer_text(out, triggers);
 }
 
-const pj_dialect pj_sqlite_dialect = {.version = 20,
+const pj_dialect pj_sqlite_dialect = {.version = 21,
                                       .packs_since = 20,
                                       .write_packed = pj_packing_write,
                                       .types = {"TEXT", "REAL", "INTEGER", "BLOB"},

@@ -30,6 +30,7 @@ static void store_disconnect(pj_store *store)
     for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) pj_sql_forget(&store->kept[i]);
     pj_arena_fini(&store->packers_arena);
     memset(store->packers, 0, sizeof store->packers);
+    pj_packed_texts_forget(&store->texts);
     if (store->db) store->driver->close(store->db);
     store->db = NULL;
 }
@@ -90,6 +91,7 @@ pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_erro
     *out = NULL;
     pj_store *store = pj_alloc(1, sizeof *store);
     if (!store) return pj_fail_memory(err, "the database");
+    store->texts.store = store;
     pj_status status = store_open_address(store, options, err);
     if (status == PJ_OK)
         *out = store;

@@ -37,6 +37,7 @@ struct pj_store {
     pj_sql kept[PJ_STATEMENTS_KEPT];
     pj_packer *packers[PJ_TABLE_COUNT];
     pj_arena packers_arena;
+    pj_packed_texts texts;
 };
 
 /* `named`, or else a file in the user's data folder; `what` it is, if it is too long (store.c). */

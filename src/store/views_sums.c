@@ -46,15 +46,22 @@ typedef struct plane_view {
 static pj_status read_component_names(pj_run_view *view, plane_view *plane, pj_error *err)
 {
     pj_status status = PJ_OK;
-    const char *blob;
-    size_t bytes;
-    pj_sql *sql = pj_chart_begin(view->store, view->info->id, "components", &blob, &bytes, err);
-    char *copy = pj_arena_strndup(&view->one.arena, blob ? blob : "", bytes);
-    plane->names = pj_arena_alloc(&view->one.arena, bytes + 1, sizeof *plane->names);
+    pj_chart_data data;
+    pj_sql *sql = pj_chart_begin(view->store, view->info->id, "components", &data, err);
+    const char *all = pj_chart_all(&data, &view->one.arena);
+    char *copy = pj_arena_strndup(&view->one.arena, all ? all : "", all ? data.bytes : 0);
+    plane->names = pj_arena_alloc(&view->one.arena, data.bytes + 1, sizeof *plane->names);
     if (!copy || !plane->names) status = pj_fail_memory(err, "the heatmap of a run");
-    for (size_t at = 0; status == PJ_OK && at < bytes; at += strlen(copy + at) + 1)
+    for (size_t at = 0; status == PJ_OK && all && at < data.bytes; at += strlen(copy + at) + 1)
         plane->names[plane->components++] = copy + at;
     return pj_sql_end_after(sql, status, err);
+}
+
+static pj_status fail_plane(pj_error *err)
+{
+    return pj_fail(err, PJ_E_INVALID,
+                   "the stored heatmap of a run is damaged: export and import "
+                   "it to recreate it");
 }
 
 static pj_status check_plane(const pj_plane_header *header, size_t bytes, uint32_t components,
@@ -66,9 +73,7 @@ static pj_status check_plane(const pj_plane_header *header, size_t bytes, uint32
         !pj_mul_overflows((size_t)header->layers * header->components, header->tokens, &cells) &&
         cells <= SIZE_MAX / 8 && bytes == sizeof *header + cells * sizeof(float))
         return PJ_OK;
-    return pj_fail(err, PJ_E_INVALID,
-                   "the stored heatmap of a run is damaged: export and import "
-                   "it to recreate it");
+    return fail_plane(err);
 }
 
 /* Reads the plane of one token (PJ_ANY: of all). If the plane was not stored, values stays NULL. */
@@ -76,13 +81,14 @@ static pj_status read_plane(pj_run_view *view, pj_metric which, int64_t token, p
                             pj_error *err)
 {
     pj_plane_header header = {0};
-    const char *blob;
-    size_t bytes;
-    pj_sql *sql = pj_chart_begin(view->store, view->info->id, pj_metric_table[which].plane, &blob,
-                                 &bytes, err);
-    if (!blob) return pj_sql_end(sql, err);
-    if (bytes >= sizeof header) memcpy(&header, blob, sizeof header);
-    pj_status status = check_plane(&header, bytes, plane->components, err);
+    pj_chart_data data;
+    pj_arena *arena = &view->one.arena;
+    pj_sql *sql =
+        pj_chart_begin(view->store, view->info->id, pj_metric_table[which].plane, &data, err);
+    if (!data.stored) return pj_sql_end(sql, err);
+    const char *begin = pj_chart_data_part(&data, 0, sizeof header, arena);
+    if (begin) memcpy(&header, begin, sizeof header);
+    pj_status status = check_plane(&header, data.bytes, plane->components, err);
     if (status == PJ_OK && token != PJ_ANY && token >= header.tokens)
         status = pj_fail(err, PJ_E_NOT_FOUND, "the run has no token %lld (0 to %u)",
                          (long long)token, header.tokens - 1);
@@ -90,11 +96,13 @@ static pj_status read_plane(pj_run_view *view, pj_metric which, int64_t token, p
     size_t matrix = (size_t)header.layers * header.components;
     size_t cells = token == PJ_ANY ? matrix * header.tokens : matrix;
     size_t skip = token == PJ_ANY ? 0 : matrix * (size_t)token;
-    float *copy = pj_arena_alloc(&view->one.arena, cells + 1, sizeof *copy);
-    if (copy)
-        memcpy(copy, blob + sizeof header + skip * sizeof *copy, cells * sizeof *copy);
+    float *copy = pj_arena_alloc(arena, cells + 1, sizeof *copy);
+    const char *values =
+        pj_chart_data_part(&data, sizeof header + skip * sizeof *copy, cells * sizeof *copy, arena);
+    if (copy && values)
+        memcpy(copy, values, cells * sizeof *copy);
     else
-        status = pj_fail_memory(err, "the heatmap of a run");
+        status = copy ? fail_plane(err) : pj_fail_memory(err, "the heatmap of a run");
     plane->values = copy;
     plane->tokens = header.tokens;
     plane->layers = header.layers - 1;

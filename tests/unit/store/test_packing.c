@@ -4,6 +4,7 @@
 #include "made_run.h"
 
 #include "base/random.h"
+#include "store/extras.h"
 #include "store/rows.h"
 #include "store/sql.h"
 #include "store/store.h"
@@ -203,6 +204,137 @@ static void usual_values_have_codes(void **state)
                      0);
 }
 
+/* ---- extra figures -------------------------------------------------------------------------- */
+
+static const float odd_figures[] = {0,           -0.0F, 1e-30F,     1.8189894e-12F, -3.5F,
+                                    1.6e7F,      0.1F,  1e-3F,      0.0009765625F,  0.125F,
+                                    16777215.0F, 4,     -1e-7F,     0.9999999F,     1.0000001F,
+                                    3e38F,       NAN,   8388608.0F, 1e-9F,          0.3333333F};
+
+static void spoil_extras(pj_run_data *run)
+{
+    pj_random random = {23};
+    for (uint32_t i = 0; i < run->extra_count; i++) {
+        uint32_t which = (uint32_t)(pj_random_unit(&random) * 100);
+        if (which < sizeof odd_figures / sizeof *odd_figures)
+            run->extras[i].value = (double)odd_figures[which];
+        else
+            run->extras[i].value = (double)(float)exp(20 * pj_random_unit(&random) - 15);
+    }
+}
+
+/* Numbers are those that were saved; the text of a figure may differ. */
+static void assert_extras(const fixture *f, const pj_operation_row *row, const char *text)
+{
+    pj_extra_list list = {0};
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
+    assert_true(pj_extras_read(text, strlen(text), &list, &arena));
+    assert_int_equal(list.count, row->extra_count);
+    for (uint32_t i = 0; i < row->extra_count; i++) {
+        const pj_extra_row *want = &f->run.extras[row->extra_begin + i];
+        uint32_t k = 0;
+        while (k < list.count &&
+               (list.rows[k].index != want->index || strcmp(list.rows[k].name, want->name) != 0))
+            k++;
+        assert_that(k, <, list.count);
+        float got = (float)list.rows[k].value, value = (float)want->value;
+        if (got != value && !(isnan(got) && isnan(value)))
+            fail_msg("%s is %.9g, not %.9g: %s", want->name, (double)got, (double)value, text);
+    }
+    pj_free(list.rows);
+    pj_arena_fini(&arena);
+}
+
+static uint32_t assert_extras_of(fixture *f, const char *select)
+{
+    pj_error err = {0};
+    uint32_t found = 0;
+    pj_sql *sql = pj_sql_begin(f->store, select, &err);
+    for (uint32_t row = 0; pj_sql_step(sql); row++) {
+        const char *text = pj_sql_get_text(sql, 0, NULL);
+        if (!text) continue;
+        assert_extras(f, &f->run.operations[row], text);
+        found++;
+    }
+    if (pj_sql_end(sql, &err) != PJ_OK) fail_msg("%s", err.text);
+    return found;
+}
+
+static void extras_come_back(void **state)
+{
+    fixture *f = *state;
+    pj_error err = {0};
+    pj_run_data back = {0};
+    spoil_extras(&f->run);
+    save(f);
+    uint32_t rows = assert_extras_of(f, "SELECT extra_metrics FROM deep_operation_metrics"
+                                        " ORDER BY id");
+    assert_that(rows, >, 10);
+    double packed_rows = ask(f, "SELECT count(*) FROM deep_operation_metrics_packed WHERE"
+                                " typeof(extra_metrics) = 'blob'");
+    assert_that(packed_rows, >, 5);
+    assert_that(packed_rows, <, rows); /* some figures have no packed form */
+    if (pj_store_load(f->store, f->run.info.id, &back, &err) != PJ_OK) fail_msg("%s", err.text);
+    assert_int_equal(back.extra_count, f->run.extra_count);
+    pj_run_data_fini(&back);
+}
+
+static void fill_texts(fixture *f, uint32_t count)
+{
+    for (uint32_t i = (uint32_t)ask(f, "SELECT count(*) FROM packed_texts"); i < count; i++) {
+        pj_error err = {0};
+        char text[32];
+        const char code[] = {(char)(i < 128 ? i : 128 | i >> 8), (char)(i & 255)};
+        snprintf(text, sizeof text, "text %u", i);
+        const pj_value blob = pj_value_bytes(PJ_VALUE_BLOB, code, i < 128 ? 1 : 2);
+        if (pj_sql_change(f->store, "INSERT INTO packed_texts VALUES (?, ?)",
+                          PJ_VALUES(blob, pj_value_text(text)), &err) != PJ_OK)
+            fail_msg("%s", err.text);
+    }
+}
+
+/* Every text is stored once; rows keep those for which no code is left. */
+static void texts_are_stored_once(void **state)
+{
+    fixture *f = *state;
+    save(f);
+    assert_int_equal(ask(f, "SELECT count(*) FROM component_metrics_packed WHERE"
+                            " typeof(component_name) <> 'blob' OR length(component_name) <> 1"),
+                     0);
+    double texts = ask(f, "SELECT count(*) FROM packed_texts");
+    f->run.info.id[0] = f->run.info.id[0] == '1' ? '2' : '1';
+    save(f);
+    assert_near(ask(f, "SELECT count(*) FROM packed_texts"), texts, 0);
+    fill_texts(f, 4095);
+    f->run.components[0].name = "a new name";
+    f->run.components[1].name = "another one";
+    f->run.info.id[0] = '3';
+    save(f);
+    assert_near(ask(f, "SELECT count(*) FROM packed_texts"), 4096, 0);
+    assert_near(ask(f, "SELECT count(*) FROM component_metrics WHERE component_name ="
+                       " 'another one'"),
+                1, 0);
+    assert_near(ask(f, "SELECT count(*) FROM component_metrics_packed WHERE component_name ="
+                       " 'another one'"),
+                1, 0);
+}
+
+/* A transaction that failed takes its texts back. */
+static void failed_saves_leave_no_codes(void **state)
+{
+    fixture *f = *state;
+    pj_error err = {0};
+    do_sql(f, "CREATE TRIGGER refuse BEFORE INSERT ON deep_operation_metrics_packed BEGIN"
+              " SELECT raise(ABORT, 'refused'); END");
+    assert_int_not_equal(pj_store_save(f->store, &f->run, &err), PJ_OK);
+    assert_near(ask(f, "SELECT count(*) FROM packed_texts"), 0, 0);
+    do_sql(f, "DROP TRIGGER refuse");
+    do_sql(f, "INSERT INTO packed_texts VALUES (x'00', 'of another process')");
+    save(f);
+    for (int p = 0; p < PACKED; p++) assert_view_gives(f, packed[p]);
+}
+
 /* ---- changes through the views --------------------------------------------------------------- */
 
 static void views_can_be_changed(void **state)
@@ -260,6 +392,35 @@ static void a_missing_view_is_made_anew(void **state)
     assert_view_gives(f, PJ_TABLE_LAYERS);
 }
 
+/* Version 20 had neither codes of texts nor packed figures. */
+static void version_20_is_read(void **state)
+{
+    fixture *f = *state;
+    pj_error err = {0};
+    save(f);
+    do_sql(f, "CREATE TABLE texts_20 AS SELECT id, component_name, method FROM component_metrics;"
+              "CREATE TABLE extras_20 AS SELECT id, operation_name, extra_metrics FROM"
+              " deep_operation_metrics;"
+              "UPDATE component_metrics_packed SET component_name = t.component_name,"
+              " method = t.method FROM texts_20 t WHERE t.id = component_metrics_packed.id;"
+              "UPDATE deep_operation_metrics_packed SET operation_name = t.operation_name,"
+              " extra_metrics = t.extra_metrics FROM extras_20 t"
+              " WHERE t.id = deep_operation_metrics_packed.id;"
+              "DROP TABLE texts_20; DROP TABLE extras_20; DROP VIEW component_metrics;"
+              "DROP VIEW deep_operation_metrics; DROP VIEW layer_metrics;"
+              "UPDATE layer_metrics_packed SET method = 'fit'; DROP TABLE packed_texts;"
+              "PRAGMA user_version=20");
+    if (open_again(f, &err) != PJ_OK) fail_msg("%s", err.text);
+    assert_view_gives(f, PJ_TABLE_COMPONENTS);
+    assert_view_gives(f, PJ_TABLE_OPERATIONS);
+    assert_that(assert_extras_of(f, "SELECT extra_metrics FROM deep_operation_metrics"
+                                    " ORDER BY id"),
+                >, 10);
+    f->run.info.id[0] = f->run.info.id[0] == '1' ? '2' : '1';
+    save(f);
+    assert_that(ask(f, "SELECT count(*) FROM packed_texts"), >, 5);
+}
+
 /* What is not known of a newer version is no reason to drop it. */
 static void a_newer_version_is_named_first(void **state)
 {
@@ -275,6 +436,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(odd_values_come_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(usual_values_have_codes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(extras_come_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(texts_are_stored_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(failed_saves_leave_no_codes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(version_20_is_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(views_can_be_changed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_missing_view_is_made_anew, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_newer_version_is_named_first, set_up, tear_down),
