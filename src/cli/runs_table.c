@@ -13,8 +13,8 @@
 
 /* ---- Markdown ------------------------------------------------------------------------------- */
 
-/* What a table leaves out to fit a terminal: nothing, optional columns, then intervals, long names
- * and what is equal in all rows. */
+/* What a table leaves out to fit a terminal: nothing, optional columns, then intervals and what is
+ * equal in all rows. What is still too wide then is cut. */
 typedef enum table_room { TABLE_WHOLE = 0, TABLE_NARROW, TABLE_NARROWEST } table_room;
 
 static pj_text plain(const char *text)
@@ -45,7 +45,7 @@ static pj_text cut_to(int most, pj_text text)
 
 static pj_text cell_model(const pj_table_row *r, table_room room)
 {
-    return cut_to(room < TABLE_NARROWEST ? INT_MAX : 24, plain(r->model));
+    return plain(r->model);
 }
 
 static pj_text cell_dtype(const pj_table_row *r, table_room room)
@@ -71,7 +71,7 @@ static pj_text cell_power(const pj_table_row *r, table_room room)
 }
 static pj_text cell_settings(const pj_table_row *r, table_room room)
 {
-    return cut_to(room < TABLE_NARROWEST ? INT_MAX : 12, plain(r->settings));
+    return plain(r->settings);
 }
 static pj_text cell_test(const pj_table_row *r, table_room room)
 {
@@ -177,7 +177,6 @@ static const table_column table_columns[] = {
     {"think %", cell_thinking, .right = true, .optional = TABLE_NARROW, .if_known = true},
     {"runs", cell_runs, .right = true, .optional = TABLE_NARROW},
 };
-enum { SHORTEST_NAME = 10 }; /* of a model */
 enum { TABLE_COLUMNS = sizeof table_columns / sizeof *table_columns };
 
 /* Widths of the columns, 0 for those left out. Returns the width of the table. */
@@ -251,6 +250,23 @@ static void explain(const pj_run_table *t, table_room room)
                  t->left_out, t->left_out == 1 ? " is" : "s are");
 }
 
+/* Cuts long names no more than necessary, so that rows can still be told apart. */
+static void cut_columns(int *widths, int excess)
+{
+    static const struct {
+        const char *title;
+        int least;
+    } cuts[] = {{"model", 24}, {"settings", 12}, {"model", 10}};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
+        for (int k = 0; k < TABLE_COLUMNS && excess > 0; k++) {
+            int spare = widths[k] - cuts[i].least;
+            if (spare <= 0 || strcmp(table_columns[k].title, cuts[i].title) != 0) continue;
+            int cut = spare < excess ? spare : excess;
+            widths[k] -= cut;
+            excess -= cut;
+        }
+}
+
 void pj_runs_table_print(const pj_run_table *t)
 {
     int widths[TABLE_COLUMNS], most = pj_terminal_is(stdout) ? pj_terminal_width(stdout) : INT_MAX;
@@ -261,7 +277,7 @@ void pj_runs_table_print(const pj_run_table *t)
     }
     int width = measure(t, room, widths);
     for (; width > most && room < TABLE_NARROWEST; width = measure(t, room, widths)) room++;
-    if (width > most) widths[0] = (int)fmax(SHORTEST_NAME, widths[0] - (width - most));
+    cut_columns(widths, width - most);
     print_row(NULL, room, widths);
     print_rule(widths);
     for (uint32_t i = 0; i < t->count; i++) print_row(&t->rows[i], room, widths);
