@@ -156,7 +156,7 @@ char *pj_arena_strndup(pj_arena *arena, const char *text, size_t bytes)
     size_t size;
     if (pj_add_overflows(bytes, 1, &size)) return NULL;
     char *copy = pj_arena_alloc(arena, size, 1);
-    if (copy) memcpy(copy, text, bytes);
+    if (copy && bytes) memcpy(copy, text, bytes);
     return copy;
 }
 

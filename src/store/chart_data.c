@@ -14,7 +14,7 @@ typedef struct deflated_header {
     uint64_t bytes; /* inflated */
 } deflated_header;
 
-static const char magic[8] = {'P', 'J', 'F', 'L', 'A', 'T', 'E', 0};
+static const char magic[8] = {0, 'P', 'J', 'F', 'L', 'A', 'T', 'E'};
 
 static size_t pieces_of(size_t bytes)
 {
@@ -52,36 +52,39 @@ static bool deflate_pieces(const char *bytes, size_t count, pj_buffer *out)
     for (size_t p = 0; p < pieces_of(count); p++) pj_buffer_append(out, &length, sizeof length);
     for (size_t p = 0; p < pieces_of(count); p++)
         if (!deflate_piece(bytes, count, p, out)) return false;
-    return out->length < count;
+    return true;
+}
+
+static bool has_magic(const char *bytes, size_t count)
+{
+    return count >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0;
 }
 
 pj_value pj_chart_data_value(const pj_store *store, const void *bytes, size_t count,
                              pj_buffer *deflated)
 {
     bool packs = store->driver->dialect->packs_since != 0;
-    if (packs && deflate_pieces(bytes, count, deflated))
+    if (packs && deflate_pieces(bytes, count, deflated) &&
+        (deflated->length < count || has_magic(bytes, count)))
         return pj_value_bytes(PJ_VALUE_BLOB, deflated->data, deflated->length);
     return pj_value_bytes(PJ_VALUE_BLOB, bytes, count);
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-static bool is_deflated(const pj_chart_data *data)
+pj_chart_data pj_chart_data_of(const pj_store *store, const void *stored, size_t stored_bytes)
 {
-    return data->stored_bytes >= sizeof(deflated_header) &&
-           memcmp(data->stored, magic, sizeof magic) == 0;
-}
-
-pj_chart_data pj_chart_data_of(const void *stored, size_t stored_bytes)
-{
-    pj_chart_data data = {stored, stored ? stored_bytes : 0, stored ? stored_bytes : 0};
-    if (!is_deflated(&data)) return data;
+    pj_chart_data data = {stored, stored ? stored_bytes : 0, stored ? stored_bytes : 0, false};
+    data.is_deflated = store->driver->dialect->packs_since && has_magic(stored, data.stored_bytes);
+    if (!data.is_deflated) return data;
+    data.bytes = 0;
+    if (stored_bytes < sizeof(deflated_header)) return data;
     deflated_header header;
     memcpy(&header, stored, sizeof header);
     size_t left = stored_bytes - sizeof header;
     bool is_sound =
         header.bytes / MOST_RATIO <= left && pieces_of(header.bytes) <= left / sizeof(uint32_t);
-    data.bytes = is_sound ? header.bytes : 0;
+    if (is_sound) data.bytes = header.bytes;
     return data;
 }
 
@@ -111,7 +114,7 @@ const char *pj_chart_data_part(const pj_chart_data *data, size_t from, size_t co
                                pj_arena *arena)
 {
     if (!data->stored || from > data->bytes || count > data->bytes - from) return NULL;
-    if (!is_deflated(data)) return data->stored + from;
+    if (!data->is_deflated) return pj_arena_strndup(arena, data->stored + from, count);
     size_t first = from / PIECE, end = from + count, last = end / PIECE + (end % PIECE != 0);
     size_t bytes = (last * PIECE < data->bytes ? last * PIECE : data->bytes) - first * PIECE;
     char *made = pj_arena_alloc(arena, bytes + 1, 1);

@@ -15,10 +15,11 @@ pj_value pj_chart_data_value(const pj_store *store, const void *bytes, size_t co
 typedef struct pj_chart_data {
     const char *stored;
     size_t stored_bytes, bytes; /* `bytes`: as they were given; 0: damaged */
+    bool is_deflated;
 } pj_chart_data;
 
-pj_chart_data pj_chart_data_of(const void *stored, size_t stored_bytes);
-/* A part of the bytes, which may be in the arena; NULL: damaged, or out of memory. */
+pj_chart_data pj_chart_data_of(const pj_store *store, const void *stored, size_t stored_bytes);
+/* A part of the bytes, in the arena; NULL: damaged, or out of memory. */
 const char *pj_chart_data_part(const pj_chart_data *data, size_t from, size_t count,
                                pj_arena *arena);
 

@@ -109,7 +109,7 @@ static pj_status check_charts(pj_store *store, const char *id, pj_store_check_re
         const char *run = pj_sql_get_text(sql, 0, &id_bytes);
         const void *stored = pj_sql_get_blob(sql, 1, &bytes);
         pj_arena_init(&arena, 0);
-        const pj_chart_data chart = pj_chart_data_of(stored, bytes);
+        const pj_chart_data chart = pj_chart_data_of(store, stored, bytes);
         const void *data = pj_chart_data_part(&chart, 0, chart.bytes, &arena);
         if (pj_nodes_read(data, data ? chart.bytes : 0, &arena, &nodes, NULL) == PJ_E_INVALID) {
             snprintf(text, sizeof text, "the stored sums of run %.40s are damaged",

@@ -21,7 +21,7 @@ typedef struct extras_writer {
     bool has_no_form;   /* packed */
 } extras_writer;
 
-/* The numbers that views can unpack: of packing.c, and -0. */
+/* Views can unpack 0, -0 and the floats of pj_code_has_float. */
 static void put_figure(extras_writer *w, float value)
 {
     uint32_t bits;
@@ -127,7 +127,7 @@ bool pj_extras_pack(pj_packed_texts *texts, const pj_extra_row *extras, uint32_t
     pj_buffer_append(out, room, sizeof room);
     if (!put_object(&w, extras, count) || out->failed || w.has_no_form) return false;
     const pj_value object = pj_value_bytes(PJ_VALUE_TEXT, text->data, text->length);
-    size_t bytes = pj_packed_texts_code(texts, &object, code);
+    size_t bytes = pj_packed_texts_code(texts, &object, PJ_PACKED_FORMS, code);
     if (bytes == 0) return false;
     memcpy(out->data, code, bytes);
     if (bytes < sizeof code) {
@@ -146,30 +146,30 @@ static float read_figure(const char *at)
     return value;
 }
 
-void pj_extras_unpack(pj_packed_texts *texts, pj_arena *made, pj_value *value)
+pj_status pj_extras_unpack(pj_packed_texts *texts, pj_arena *made, pj_value *value, pj_error *err)
 {
     const char *packed = value->text;
-    size_t left = value->bytes, code = left % sizeof(float), places = 0;
+    size_t code = value->bytes % sizeof(float), left = value->bytes - code, places = 0;
     pj_value object = {0};
-    *value = (pj_value){.type = PJ_VALUE_NULL};
-    if (!pj_packed_texts_find(texts, packed, code, &object)) return;
-    left -= code;
+    pj_status status = pj_packed_texts_find(texts, packed, code, &object, err);
+    if (status != PJ_OK) return status;
     for (size_t i = 0; i < object.bytes; i++) places += object.text[i] == *PLACE;
+    if (places * sizeof(float) != left) return pj_packed_texts_fail(texts, err);
     char *text = pj_arena_alloc(made, object.bytes + places * PJ_DECIMAL_BYTES + 1, 1), *to = text;
-    if (!text || places * sizeof(float) != left) return;
+    if (!text) return pj_fail_memory(err, "extra figures");
     packed += code;
     for (size_t i = 0; i < object.bytes; i++) {
-        float figure = 0;
         if (object.text[i] != *PLACE) {
             *to++ = object.text[i];
             continue;
         }
-        figure = read_figure(packed);
+        float figure = read_figure(packed);
         packed += sizeof(float);
-        if (!isfinite(figure)) return;
+        if (!isfinite(figure)) return pj_packed_texts_fail(texts, err);
         to += pj_decimal_float(figure, to);
     }
     *value = pj_value_bytes(PJ_VALUE_TEXT, text, (size_t)(to - text));
+    return PJ_OK;
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */

@@ -15,8 +15,8 @@ bool pj_extras_write(pj_buffer *buffer, const pj_extra_row *extras, uint32_t cou
  * scratch space. */
 bool pj_extras_pack(pj_packed_texts *texts, const pj_extra_row *extras, uint32_t count,
                     pj_buffer *text, pj_buffer *out);
-/* The object of such a value, in `made`; NULL where it is damaged. */
-void pj_extras_unpack(pj_packed_texts *texts, pj_arena *made, pj_value *value);
+/* Replaces such a value by the object, in `made`. */
+pj_status pj_extras_unpack(pj_packed_texts *texts, pj_arena *made, pj_value *value, pj_error *err);
 
 /* Extras of many rows, parsed one object after another. */
 typedef struct pj_extra_list {

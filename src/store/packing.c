@@ -115,11 +115,13 @@ static void relate_value(const pj_packer_column *p, const pj_value *base, pj_val
         *value = pj_value_text("");
 }
 
+/* A name that is not valid UTF-8 is a text if it has no code: a blob would be taken for one. */
 static void code_text(pj_packer *packer, uint32_t column, pj_value *value)
 {
     char *code = packer->codes[column];
     if (value->type != PJ_VALUE_TEXT && value->type != PJ_VALUE_BLOB) return;
-    size_t bytes = pj_packed_texts_code(packer->texts, value, code);
+    size_t bytes = pj_packed_texts_code(packer->texts, value, PJ_PACKED_TEXTS, code);
+    value->type = PJ_VALUE_TEXT;
     if (bytes) *value = pj_value_bytes(PJ_VALUE_BLOB, code, bytes);
 }
 
@@ -149,21 +151,16 @@ static double float_of_code(int64_t code)
     return code < 0 ? -(double)number : (double)number;
 }
 
-/* Blobs that are no codes are themselves: texts that are not valid UTF-8. */
-static void unpack_blob(const pj_packed_row *row, pj_code code, pj_value *value)
+static pj_status unpack_blob(const pj_packed_row *row, pj_code code, pj_value *value, pj_error *err)
 {
+    pj_packed_texts *texts = row->packer->texts;
     if (code == PJ_CODE_TEXT)
-        pj_packed_texts_find(row->packer->texts, value->text, value->bytes, value);
-    if (code == PJ_CODE_EXTRAS) pj_extras_unpack(row->packer->texts, row->made, value);
+        return pj_packed_texts_find(texts, value->text, value->bytes, value, err);
+    return code == PJ_CODE_EXTRAS ? pj_extras_unpack(texts, row->made, value, err) : PJ_OK;
 }
 
-void pj_unpack(const pj_packed_row *row, int column, pj_value *value)
+static void unpack_number(const pj_packed_row *row, const pj_packer_column *p, pj_value *value)
 {
-    const pj_packer_column *p = &row->packer->columns[column];
-    if (value->type == PJ_VALUE_BLOB) {
-        unpack_blob(row, p->code, value);
-        return;
-    }
     bool is_equal = value->type == PJ_VALUE_TEXT && value->bytes == 0 && p->relation;
     if (p->relation && (is_equal || (value->type == PJ_VALUE_INT && !p->relation->is_equal))) {
         pj_value base;
@@ -177,6 +174,14 @@ void pj_unpack(const pj_packed_row *row, int column, pj_value *value)
     if (value->type != PJ_VALUE_INT) return;
     if (p->code == PJ_CODE_MILLIONTHS) *value = pj_value_double((double)value->integer / 1e6);
     if (p->code == PJ_CODE_FLOAT) *value = pj_value_double(float_of_code(value->integer));
+}
+
+pj_status pj_unpack(const pj_packed_row *row, int column, pj_value *value, pj_error *err)
+{
+    const pj_packer_column *p = &row->packer->columns[column];
+    if (value->type == PJ_VALUE_BLOB) return unpack_blob(row, p->code, value, err);
+    unpack_number(row, p, value);
+    return PJ_OK;
 }
 
 pj_packer *pj_packer_of(pj_store *store, int table)

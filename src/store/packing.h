@@ -11,9 +11,9 @@
  *   ''           is equal to its base
  *   another      the value itself, where no code would give back exactly that
  *
- * Texts are blobs: the code of a text (packed_texts.h). Extra figures are such a code of their
- * JSON, in which ~ stands for a number, and the numbers (big-endian float32). Whatever else is
- * found there is the value itself.
+ * A text is a blob, its code (packed_texts.h). Extra figures are a blob: the code of their JSON, in
+ * which ~ stands for a number, and the numbers (big-endian float32). A text without a code is
+ * itself.
  */
 #ifndef PJ_STORE_PACKING_H
 #define PJ_STORE_PACKING_H
@@ -88,11 +88,12 @@ typedef struct pj_packed_row {
     const pj_packer *packer;
     void (*get)(void *context, int column, pj_value *value);
     void *context;
-    pj_arena *made; /* of texts, while the row is read */
+    pj_arena *made; /* where texts are put together that last as long as the row */
 } pj_packed_row;
 
 /* Turns the stored value of a column into the published one, as the view does, but faster. */
-typedef void pj_unpack_fn(const pj_packed_row *row, int column, pj_value *value);
+typedef pj_status pj_unpack_fn(const pj_packed_row *row, int column, pj_value *value,
+                               pj_error *err);
 pj_unpack_fn pj_unpack;
 
 /* ---- the schema (packing_schema.c) ---- */

@@ -14,9 +14,8 @@
     "(" code " & 8388607 | 8388608) * 1.0 / (1 << (150 - (" code " >> 23)))"
 #define ANY_FLOAT "iif(@ > 0, " POSITIVE_FLOAT("@") ", iif(@ < 0, -" POSITIVE_FLOAT("-@") ", 0.0))"
 
-/* A text by its code. Whatever has none is itself. */
-#define ANY_TEXT \
-    "iif(typeof(#) = 'blob', coalesce((SELECT text FROM packed_texts WHERE code = #), #), #)"
+/* A text by its code, or one without a code. */
+#define ANY_TEXT "iif(typeof(#) = 'blob', (SELECT text FROM packed_texts WHERE code = #), #)"
 
 /* Extra figures: the parts of their JSON between places for numbers, and the numbers. A number gets
  * the 7 digits that give it back, or else 9. LIMIT keeps SQLite from repeating inner expressions
@@ -42,7 +41,9 @@
 #define CODE "substr(#, 1, length(#) % 4)"
 #define ANY_EXTRAS \
     "iif(typeof(#) = 'blob', (WITH RECURSIVE parts(made, rest, packed, at) AS (SELECT '', text, #," \
-    " length(#) % 4 + 1 FROM packed_texts WHERE code = " CODE " UNION ALL SELECT made ||" \
+    " length(#) % 4 + 1 FROM packed_texts WHERE code = " CODE " AND length(text) <= 4096 AND" \
+    " 4 * (length(text) - length(replace(text, '~', ''))) = length(#) / 4 * 4" \
+    " UNION ALL SELECT made ||" \
     " substr(rest, 1, instr(rest, '~') - 1) || " NUMBER ", substr(rest, instr(rest, '~') + 1)," \
     " packed, at + 4 FROM parts WHERE instr(rest, '~') > 0)" \
     " SELECT made || rest FROM parts WHERE instr(rest, '~') = 0), #)"
@@ -133,8 +134,8 @@ static void write_columns(pj_buffer *out, const pj_schema_table *table, const ch
         pj_buffer_printf(out, ", %s%s", column.name, pj_code_is_number(column.code) ? suffix : "");
 }
 
-/* Other programs may change the views' rows. What they give is stored as it is, but never as what
- * would be a code. */
+/* Other programs may change the views' rows. What they give is stored as it is, but an integer as a
+ * real and a blob as a text, because those would be codes. */
 static void write_given(pj_buffer *out, const pj_schema_column *column)
 {
     const char *name = column->name;
@@ -236,9 +237,11 @@ static pj_status move_each(pj_store *store, const pj_schema_table *table, const 
             pj_value_check_utf8(&values[c]);
         }
         pj_packer_pack(&packer, values);
+        if (packer.texts->failure.status != PJ_OK) break;
         pj_sql_execute(to, values, (int)packer.count);
     }
     pj_status written = pj_sql_end(to, err), read = pj_sql_end(from, &reading);
+    if (read == PJ_OK) reading = packer.texts->failure, read = reading.status;
     if (written == PJ_OK && read != PJ_OK && err) *err = reading;
     return written == PJ_OK ? read : written;
 }

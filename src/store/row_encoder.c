@@ -250,5 +250,5 @@ const pj_value *pj_row_encode(void *encoder, uint32_t row)
             *value = planned->derive ? planned->derive(e, row) : (pj_value){.type = PJ_VALUE_NULL};
     }
     if (is_packed(e)) pj_packer_pack(&e->packer, e->values);
-    return e->text.failed ? NULL : e->values;
+    return e->text.failed || e->packer.texts->failure.status != PJ_OK ? NULL : e->values;
 }

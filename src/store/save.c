@@ -38,7 +38,11 @@ static pj_status insert_by_statement(pj_store *store, pj_row_encoder *encoder, u
         if (values) pj_sql_execute(sql, values, (int)encoder->column_count);
     }
     pj_status status = pj_sql_end(sql, err);
-    return status == PJ_OK && failed ? pj_fail_memory(err, "a run to be stored") : status;
+    if (status != PJ_OK || !failed) return status;
+    const pj_error *failure = &store->texts.failure;
+    if (failure->status == PJ_OK) return pj_fail_memory(err, "a run to be stored");
+    if (err) *err = *failure;
+    return failure->status;
 }
 
 static pj_status insert_rows(pj_saving *s, pj_table_id id, uint32_t rows, pj_error *err)

@@ -57,6 +57,7 @@ pj_sql *pj_sql_begin(pj_store *store, const char *text, pj_error *err)
     bool is_kept = sql->statement && strcmp(sql->text, text) == 0;
     if (!is_kept && !prepare(store, sql, text, err)) return NULL;
     sql->code = 0;
+    sql->damage.status = PJ_OK;
     sql->busy = true;
     return sql;
 }
@@ -80,6 +81,10 @@ pj_status pj_sql_end_after(pj_sql *sql, pj_status status, pj_error *err)
 {
     if (!sql) return err && err->status != PJ_OK ? err->status : PJ_E_IO;
     if (sql->code && status == PJ_OK) status = sql->driver->fail(sql->store->db, sql->code, err);
+    if (sql->damage.status != PJ_OK && status == PJ_OK) {
+        status = sql->damage.status;
+        if (err) *err = sql->damage;
+    }
     sql->driver->clear(sql->statement);
     drop_copies(sql);
     sql->busy = false;
@@ -132,7 +137,7 @@ pj_status pj_sql_change(pj_store *store, const char *text, const pj_value *value
 bool pj_sql_step(pj_sql *sql)
 {
     bool row = false;
-    if (!sql || sql->code) return false;
+    if (!sql || sql->code || sql->damage.status != PJ_OK) return false;
     drop_copies(sql);
     sql_note(sql, sql->driver->step(sql->statement, &row));
     return row && sql->code == 0;
@@ -154,8 +159,11 @@ static pj_value sql_value_of(pj_sql *sql, int column)
     pj_value value;
     sql->driver->column(sql->statement, column, &value);
     if (!sql->packer || column < 1 || column > (int)sql->packer->count) return value;
-    sql->unpack(&(pj_packed_row){sql->packer, get_packed, sql, &sql->copies}, column - 1, &value);
-    return value;
+    const pj_packed_row row = {sql->packer, get_packed, sql, &sql->copies};
+    pj_error err = {0};
+    if (sql->unpack(&row, column - 1, &value, &err) == PJ_OK) return value;
+    if (sql->damage.status == PJ_OK) sql->damage = err;
+    return (pj_value){.type = PJ_VALUE_NULL};
 }
 
 pj_value_type pj_sql_get_type(pj_sql *sql, int column)

@@ -124,6 +124,13 @@ static const char find_steps[] =
     " (SELECT run_id FROM tokens WHERE step_id IS NOT NULL);"
     MOVE_TO_STEP("pipeline_sections") MOVE_TO_STEP("layer_metrics")
     MOVE_TO_STEP("component_metrics");
+/* Version 20 stored names that are not valid UTF-8 as blobs, which are codes now. */
+#define AS_TEXT(table, column) \
+    "UPDATE " table " SET " column " = CAST(" column " AS TEXT) WHERE typeof(" column ") = 'blob';"
+static const char free_blobs[] =
+    AS_TEXT("component_metrics_packed", "component_name") AS_TEXT("component_metrics_packed",
+    "method") AS_TEXT("layer_metrics_packed", "method") AS_TEXT("deep_operation_metrics_packed",
+    "operation_name");
 /* clang-format on */
 
 /* ---- the dialect --------------------------------------------------------------------------- */
@@ -193,6 +200,7 @@ static void write_moves(pj_buffer *out, int64_t version)
     } moves[] = {{2, order_operations}, {3, find_failures}, {6, compute_requests}, {8, find_steps}};
     for (size_t i = 0; i < sizeof moves / sizeof *moves; i++)
         if (version < moves[i].below) pj_buffer_text(out, moves[i].statements);
+    if (version == 20) pj_buffer_text(out, free_blobs);
 }
 
 static void write_after(pj_buffer *out, int64_t version)

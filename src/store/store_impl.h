@@ -14,6 +14,7 @@ struct pj_sql {
     void *statement; /* NULL: an unused slot */
     char *text;      /* as given; the key under which the statement is kept */
     int code;        /* first failure, 0 until then */
+    pj_error damage; /* the same, of unpacking */
     bool busy;
     /* Where it selects `id` and the columns of a packer: whoever set that unpacks their values. */
     const pj_packer *packer;

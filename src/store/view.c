@@ -88,12 +88,13 @@ pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, pj_ch
     if (!pj_sql_step(sql)) return sql;
     size_t bytes;
     const void *stored = pj_sql_get_blob(sql, 0, &bytes);
-    *data = pj_chart_data_of(stored ? stored : "", stored ? bytes : 0);
+    *data = pj_chart_data_of(store, stored ? stored : "", stored ? bytes : 0);
     return sql;
 }
 
-const char *pj_chart_all(const pj_chart_data *data, pj_arena *arena)
+const char *pj_chart_all(const pj_chart_data *data, size_t most, pj_arena *arena)
 {
+    if (data->bytes > most) return NULL;
     return pj_chart_data_part(data, 0, data->bytes, arena);
 }
 
@@ -103,7 +104,7 @@ pj_status pj_store_nodes(pj_store *store, const char *run_id, pj_arena *arena, p
     pj_chart_data data;
     *nodes = (pj_sum_nodes){0};
     pj_sql *sql = pj_chart_begin(store, run_id, "nodes", &data, err);
-    const char *all = pj_chart_all(&data, arena);
+    const char *all = pj_chart_all(&data, PJ_NODES_BYTES, arena);
     pj_status status = PJ_OK;
     if (data.stored) status = pj_nodes_read(all, all ? data.bytes : 0, arena, nodes, err);
     return pj_sql_end_after(sql, status, err);
@@ -144,6 +145,8 @@ typedef struct kept_header {
     char magic[4];
     uint32_t item_bytes;
 } kept_header;
+
+enum { KEPT_BYTES = 64 << 20 };
 
 static const char kept_magic[4] = {'P', 'J', 'K', '1'};
 
@@ -193,11 +196,12 @@ pj_status pj_view_kept(pj_store *store, const char *id, const pj_view_chart *cha
     snprintf(name, sizeof name, "%s%s", chart->name,
              store->leaves_out ? PJ_WITHOUT_DISTURBANCES : "");
     pj_sql *sql = pj_chart_begin(store, id, name, &data, NULL);
-    bool found = read_items(chart, pj_chart_all(&data, arena), data.bytes, arena, items, count);
+    bool found =
+        read_items(chart, pj_chart_all(&data, KEPT_BYTES, arena), data.bytes, arena, items, count);
     pj_sql_end(sql, NULL);
     if (found) return PJ_OK;
     memcpy(header.magic, kept_magic, sizeof header.magic);
-    pj_buffer_init(&made, 64 << 20);
+    pj_buffer_init(&made, KEPT_BYTES);
     pj_buffer_append(&made, &header, sizeof header);
     pj_status status = chart->make(context, &made, err);
     if (status == PJ_OK) status = pj_buffer_status(&made, "the statistics of a run", err);

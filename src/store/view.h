@@ -42,8 +42,8 @@ enum { PJ_DISTURBED_COLUMN_COUNT = 3 };
 /* Begins reading a stored chart, which the caller ends; data->stored NULL: there is none. */
 pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, pj_chart_data *data,
                        pj_error *err);
-/* All of it. */
-const char *pj_chart_all(const pj_chart_data *data, pj_arena *arena);
+/* All of it, in the arena; NULL: damaged, out of memory, or more than `most` bytes. */
+const char *pj_chart_all(const pj_chart_data *data, size_t most, pj_arena *arena);
 pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *err);
 
 /* Writes all columns of a row as members of an object: "id" (index in the run), then the table's

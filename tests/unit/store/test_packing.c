@@ -77,6 +77,13 @@ static void save(fixture *f)
     if (pj_store_save(f->store, &f->run, &err) != PJ_OK) fail_msg("%s", err.text);
 }
 
+static pj_status open_again(fixture *f, pj_error *err)
+{
+    pj_store_close(f->store);
+    f->store = NULL;
+    return pj_store_open(&(pj_store_options){.path = f->path}, &f->store, err);
+}
+
 /* ---- odd values ---------------------------------------------------------------------------- */
 
 static void spoil(pj_random *random, const pj_column *column, unsigned char *at)
@@ -335,6 +342,64 @@ static void failed_saves_leave_no_codes(void **state)
     for (int p = 0; p < PACKED; p++) assert_view_gives(f, packed[p]);
 }
 
+/* A failure to store a text is one of the whole run. */
+static void texts_that_cannot_be_stored_fail_the_run(void **state)
+{
+    fixture *f = *state;
+    pj_error err = {0};
+    do_sql(f, "CREATE TRIGGER refuse BEFORE INSERT ON packed_texts WHEN NEW.code = x'03' BEGIN"
+              " SELECT raise(ROLLBACK, 'refused'); END");
+    assert_int_not_equal(pj_store_save(f->store, &f->run, &err), PJ_OK);
+    if (!strstr(err.text, "refused")) fail_msg("%s", err.text);
+    assert_near(ask(f, "SELECT count(*) FROM layer_metrics_packed"), 0, 0);
+    assert_near(ask(f, "SELECT count(*) FROM component_metrics_packed"), 0, 0);
+    do_sql(f, "DROP TRIGGER refuse");
+    save(f);
+    assert_view_gives(f, PJ_TABLE_COMPONENTS);
+}
+
+static void assert_damaged(fixture *f, const char *damage)
+{
+    pj_error err = {0};
+    pj_run_data back = {0};
+    do_sql(f, damage);
+    if (open_again(f, &err) != PJ_OK) fail_msg("%s", err.text);
+    assert_int_equal(pj_store_load(f->store, f->run.info.id, &back, &err), PJ_E_INVALID);
+    if (!strstr(err.text, f->path) || !strstr(err.text, "damaged")) fail_msg("%s", err.text);
+    pj_run_data_fini(&back);
+}
+
+static void codes_of_nothing_are_damage(void **state)
+{
+    fixture *f = *state;
+    save(f);
+    do_sql(f, "CREATE TABLE kept AS SELECT * FROM packed_texts");
+    double last = ask(f, "SELECT count(*) FROM kept");
+    static const char *const damages[] = {
+        "DELETE FROM packed_texts WHERE code = x'02'",
+        "UPDATE packed_texts SET text = NULL WHERE code = x'02'",
+        "UPDATE packed_texts SET text = 7 WHERE code = x'02'",
+        "UPDATE packed_texts SET text = printf('%.5000c', 'x') WHERE code = x'02'",
+        "UPDATE packed_texts SET text = text || '~' WHERE instr(text, '~')",
+        "UPDATE packed_texts SET text = replace(text, '~', '') WHERE instr(text, '~')",
+        "DELETE FROM packed_texts"};
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        assert_damaged(f, damages[i]);
+        do_sql(f, "DELETE FROM packed_texts; INSERT INTO packed_texts SELECT * FROM kept");
+    }
+    /* A gap is never filled, since rows may have its code. */
+    do_sql(f, "DELETE FROM packed_texts WHERE code = x'02';"
+              "INSERT INTO packed_texts VALUES (5, 'no code'), ('x', 'none either'), (x'', '')");
+    f->run.info.id[0] = f->run.info.id[0] == '1' ? '2' : '1';
+    f->run.components[0].name = "a new name";
+    save(f);
+    assert_near(ask(f, "SELECT count(*) FROM packed_texts WHERE code = x'02'"), 0, 0);
+    assert_that(ask(f, "SELECT count(*) FROM packed_texts"), >, last);
+    assert_near(ask(f, "SELECT count(*) FROM component_metrics WHERE component_name ="
+                       " 'a new name'"),
+                1, 0);
+}
+
 /* ---- changes through the views --------------------------------------------------------------- */
 
 static void views_can_be_changed(void **state)
@@ -375,13 +440,6 @@ static void views_can_be_changed(void **state)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static pj_status open_again(fixture *f, pj_error *err)
-{
-    pj_store_close(f->store);
-    f->store = NULL;
-    return pj_store_open(&(pj_store_options){.path = f->path}, &f->store, err);
-}
-
 static void a_missing_view_is_made_anew(void **state)
 {
     fixture *f = *state;
@@ -410,7 +468,12 @@ static void version_20_is_read(void **state)
               "DROP VIEW deep_operation_metrics; DROP VIEW layer_metrics;"
               "UPDATE layer_metrics_packed SET method = 'fit'; DROP TABLE packed_texts;"
               "PRAGMA user_version=20");
+    do_sql(f, "UPDATE component_metrics_packed SET component_name = x'8181' WHERE id = 2");
+    f->run.components[1].name = "\x81\x81";
     if (open_again(f, &err) != PJ_OK) fail_msg("%s", err.text);
+    assert_near(ask(f, "SELECT count(*) FROM component_metrics_packed WHERE"
+                       " typeof(component_name) = 'blob'"),
+                0, 0);
     assert_view_gives(f, PJ_TABLE_COMPONENTS);
     assert_view_gives(f, PJ_TABLE_OPERATIONS);
     assert_that(assert_extras_of(f, "SELECT extra_metrics FROM deep_operation_metrics"
@@ -439,6 +502,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(extras_come_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(texts_are_stored_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failed_saves_leave_no_codes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(texts_that_cannot_be_stored_fail_the_run, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(codes_of_nothing_are_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(version_20_is_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(views_can_be_changed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_missing_view_is_made_anew, set_up, tear_down),
