@@ -90,6 +90,8 @@ void pj_gpu_route(void *state, const pj_layer *layer, pj_slice logits, bool reno
     PJ_GPU_RUN(s, PJ_VK_ROUTE, &constants, &args, logits.rows, 1, 4ull * logits.rows * c->experts);
     double values = (double)logits.rows * c->experts;
     pj_gpu_operation_end(s, 5 * values, 8 * values, (pj_slice){0});
+    s->routing.slots = layer->chosen;
+    s->routing.rows = s->instrument->module ? (uint32_t)logits.rows : 0;
 }
 
 /* ---- blocks ---- */
@@ -461,10 +463,7 @@ void pj_gpu_experts(void *state, const pj_layer *layer, const pj_activation *lik
                           PJ_GPU_BIT(PJ_GPU_ROUTES) | PJ_GPU_BIT(PJ_GPU_PACKED)};
     double weights = pj_mlp_bytes(t.mlp, 0);
     bool recorded = s->instrument->module;
-    if (recorded) {
-        pj_gpu_route_figures(s, layer->chosen, x.rows);
-        pj_gpu_component(s, PJ_N_EXPERTS);
-    }
+    if (recorded) pj_gpu_component(s, PJ_N_EXPERTS);
     if (x.rows <= PJ_GPU_FEW)
         experts_few(s, &t);
     else

@@ -189,19 +189,21 @@ void pj_gpu_attention_figures(pj_gpu *s, const pj_layer *layer, const pj_vk_atte
     pj_gpu_attach(s, figures);
 }
 
-void pj_gpu_route_figures(pj_gpu *s, uint32_t slots, uint32_t rows)
+void pj_gpu_route_figures(pj_gpu *s)
 {
     const pj_model_config *c = &s->model->config;
     pj_gpu_record *r = &s->record;
+    uint32_t rows = s->routing.rows;
     pj_gpu_figures f = {.kind = PJ_GPU_OF_ROUTING,
                         .rows = rows,
                         .sampled = rows,
                         .parts = figures_least(rows, FIGURES_MOST_PARTS),
                         .count = c->experts,
-                        .slots = slots};
+                        .slots = s->routing.slots};
     bool few = rows * f.slots <= FIGURES_FEW_ENTRIES;
     uint64_t bytes = f.parts * 4ull * (2 + 2 * f.count);
     r->routing = 0;
+    s->routing.rows = 0;
     if (!r->device || rows == 0) return;
     uint32_t figures = figures_add(s, f, bytes + (few ? 8ull * rows * f.slots : 0));
     if (!figures) return;

@@ -109,6 +109,7 @@ typedef struct pj_gpu_routing {
     uint64_t list, places, begins, tiles;         /* of sort */
     uint64_t ones;                                /* of weigh */
     uint64_t gate, up, act, out;                  /* [entries] */
+    uint32_t slots, rows; /* of choices whose figures are due; 0 rows: none are */
 } pj_gpu_routing;
 
 enum { PJ_GPU_MOST_PARTS = 64 }; /* of a row of logits, for argmax */
@@ -508,8 +509,9 @@ void pj_gpu_gate_figures(pj_gpu *s, pj_vk_gate_figures_args args);
 uint32_t pj_gpu_norm_figures(pj_gpu *s, const pj_norm_step *step);
 /* Of attention weights, at depth deep. */
 void pj_gpu_attention_figures(pj_gpu *s, const pj_layer *layer, const pj_vk_attention_args *of);
-/* Of the choices of experts, for the open component, and again for that of the experts. */
-void pj_gpu_route_figures(pj_gpu *s, uint32_t slots, uint32_t rows);
+/* Of the choices of experts, for the router once it has ended, and again for the experts, which
+ * other components may separate from it. */
+void pj_gpu_route_figures(pj_gpu *s);
 void pj_gpu_experts_figures(pj_gpu *s, double weights, double each, bool choices);
 /* Gives the span that ended last what was found about it. */
 void pj_gpu_attach(pj_gpu *s, uint32_t figures);

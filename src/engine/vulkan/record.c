@@ -89,6 +89,7 @@ void pj_gpu_layer(void *state, uint32_t layer)
 void pj_gpu_begin_component(pj_gpu *s, uint32_t id)
 {
     s->record.summed = 0;
+    if (s->routing.rows) pj_gpu_route_figures(s);
     record_begin_span(s, PJ_SPAN_COMPONENT, id);
 }
 
