@@ -451,8 +451,9 @@ static void spans_and_statistics(void **state)
  * in prefill and batches. */
 static void operations_as_on_the_cpu(void **state)
 {
-    static const char *const names[] = {"llama",  "qwen2-moe", "gemma2",  "mistral",
-                                        "falcon", "llama4",    "gemma3n", "deepseek-v3.2"};
+    static const char *const names[] = {"llama",   "qwen2-moe",     "gemma2",
+                                        "mistral", "falcon",        "llama4",
+                                        "gemma3n", "deepseek-v3.2", "nemotron-latent"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         tiny_model m;
         pj_run_data cpu, gpu;
