@@ -2,7 +2,8 @@
  * neighbouring pairs in 16 bits. Few tokens are in bytes_avx2.h, types with nibbles in
  * lanes_avx2.h, those with blocks of 256 in k_avx2.h. Many tokens: codes of four and five bits stay
  * unsigned, small enough that sixteen or eight products per lane fit 16 bits, and offsets or minima
- * are removed with the activations' block sums; other weights are in words_avx2.h. */
+ * are removed with the activations' block sums; types with blocks of 256 are in wide_avx2.h, and
+ * with more tokens, like the others, in words_avx2.h. */
 #include "engine/kernels/bytes_avx2.h"
 #include "engine/kernels/k_avx2.h"
 #include "engine/kernels/lanes_avx2.h"
@@ -101,7 +102,7 @@ INLINE small_type small_of(pj_dtype type)
 {
     return (small_type){.centred = type == PJ_Q4_0,
                         .minima = type != PJ_Q4_0,
-                        .five = type == PJ_Q5_0 || type == PJ_Q5_1 || type == PJ_Q5_K};
+                        .five = type == PJ_Q5_0 || type == PJ_Q5_1};
 }
 
 /* A block. Centred, sums start at that correction, half of it in each of a token's two lanes: they
@@ -195,48 +196,6 @@ TILE(q4_0, Q4_0, tile_small_of)
 TILE(q4_1, Q4_1, tile_small_of)
 TILE(q5_1, Q5_1, tile_small_of)
 
-/* Blocks that share the activations' scale, which is applied once at the end; the weights' scales
- * and minima are applied per block. */
-INLINE void tile_wide_of(const pj_tile *t, const small_type type, const size_t V)
-{
-    size_t blocks = t->cols / PJ_Q8_BLOCK;
-    if (!t->add) tile_clear(t, V);
-    for (size_t first = 0; first < blocks; first += WIDE) {
-        size_t last = blocks - first < WIDE ? blocks : first + WIDE;
-        __m256 sums[ROWS][VECTORS];
-        UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
-            _mm256_setzero_ps();
-        for (size_t b = first; b < last; b++) {
-            __m256i whole[ROWS][VECTORS];
-            tile_block(t, b, type, V, whole);
-            UNROLL for (size_t r = 0; r < ROWS; r++)
-            {
-                __m256 scale = _mm256_set1_ps(t->scales[r][b]);
-                UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
-                    _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[r][v]), scale, sums[r][v]);
-            }
-            UNROLL for (size_t v = 0; v < V; v++)
-            {
-                __m256 sum = tile_x_sum(t, b, v, V);
-                UNROLL for (size_t r = 0; r < ROWS; r++) sums[r][v] =
-                    _mm256_fmadd_ps(sum, _mm256_set1_ps(t->minima[r][b]), sums[r][v]);
-            }
-        }
-        UNROLL for (size_t v = 0; v < V; v++)
-        {
-            __m256 scale = _mm256_loadu_ps(t->x_scales + first * V * 8 + v * 8);
-            UNROLL for (size_t r = 0; r < ROWS; r++)
-            {
-                float *c = t->c + r * PJ_TILE_MAX_TOKENS + v * 8;
-                _mm256_storeu_ps(c, _mm256_fmadd_ps(sums[r][v], scale, _mm256_loadu_ps(c)));
-            }
-        }
-    }
-}
-
-TILE(q4_k, Q4_K, tile_wide_of)
-TILE(q5_k, Q5_K, tile_wide_of)
-
 /* The fifth bits of 32 codes, as 16 or 0. */
 INLINE __m256i fifth_bits(const char *at)
 {
@@ -267,22 +226,6 @@ INLINE void unpack_small(pj_dtype type, const char *at, size_t cols, char *to, f
     }
 }
 
-/* Types of blocks of 256 with minima. */
-INLINE void unpack_small_k(pj_dtype type, const char *at, size_t cols, char *to, float *scales,
-                           float *minima)
-{
-    const size_t bytes = pj_blocks_k_bytes(type);
-    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += bytes, to += K_COLUMNS) {
-        k_header header;
-        for (size_t line = 0; line < bytes; line += 64)
-            __builtin_prefetch(at + UNPACK_AHEAD + line);
-        k_load_header(at, &header);
-        k_float_header(&header, scales + 8 * b, minima + 8 * b);
-        UNROLL for (int p = 0; p < K_PARTS; p++)
-            _mm256_storeu_si256((__m256i *)(void *)(to + 32 * p), k_codes(type, at, p, NULL));
-    }
-}
-
 #define UNPACK_SMALL(name, type, kind)                                                   \
     static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
                               float *minima)                                             \
@@ -293,8 +236,8 @@ UNPACK_SMALL(q4_0, Q4_0, unpack_small)
 UNPACK_SMALL(q4_1, Q4_1, unpack_small)
 UNPACK_SMALL(q5_0, Q5_0, unpack_small)
 UNPACK_SMALL(q5_1, Q5_1, unpack_small)
-UNPACK_SMALL(q4_k, Q4_K, unpack_small_k)
-UNPACK_SMALL(q5_k, Q5_K, unpack_small_k)
+
+#include "engine/kernels/wide_avx2.h"
 
 /* Half as many sums again as a tile has, because each waits for its own products here. */
 static double peak(size_t rounds)
@@ -311,8 +254,8 @@ static double peak(size_t rounds)
 
 /* `most`: tokens that are faster by rows, four at a time, than in a panel, which is padded to eight
  * and has to be paid for by unpacking. */
-#define SMALL(type, form_, kind, most)                                                  \
-    static const pj_tile_kernels by_##type = {.form = PJ_FORM_##form_,                  \
+#define SMALL(type, kind, most)                                                         \
+    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8,                       \
                                               .dot = dot_##type,                        \
                                               .dot_tokens = most,                       \
                                               .tile = tile_##kind,                      \
@@ -320,42 +263,59 @@ static double peak(size_t rounds)
                                               .stretch = 256, /* 16 KiB of the panel */ \
                                               .unpack = unpack_##type,                  \
                                               .unpacked_bytes = 1}
-SMALL(q4_0, Q8, q4_0, 12);
-SMALL(q4_1, Q8, q4_1, 12);
-SMALL(q5_0, Q8, q5_1, 6); /* with its offset as a minimum */
-SMALL(q5_1, Q8, q5_1, 6);
-SMALL(q4_k, Q8_WIDE, q4_k, 6);
-SMALL(q5_k, Q8_WIDE, q5_k, 8);
+SMALL(q4_0, q4_0, 12);
+SMALL(q4_1, q4_1, 12);
+SMALL(q5_0, q5_1, 6); /* with its offset as a minimum */
+SMALL(q5_1, q5_1, 6);
 
-#define WORDS(type, most)      WORDS_OF(type, Q8, most)
-#define WORDS_WIDE(type, most) WORDS_OF(type, Q8_WIDE, most)
-#define WORDS_OF(type, form_, most)                                                       \
-    static const pj_tile_kernels many_##type = {.form = PJ_FORM_Q8_WORDS,                 \
-                                                .tile = tile_words,                       \
-                                                .rows = WORD_ROWS,                        \
-                                                .stretch = 256, /* 16 KiB of the panel */ \
-                                                .unpack = unpack_##type,                  \
-                                                .unpacked_bytes = 2};                     \
-    static const pj_tile_kernels by_##type = {                                            \
+#define WIDE_TILES(type, kind)                                            \
+    .form = PJ_FORM_Q8_WIDE, .tile = tile_wide_##kind, .rows = WIDE_ROWS, \
+    .stretch = 1024, /* up to 16 KiB of the panel */                      \
+        .unpack = unpack_wide_##type
+#define WIDE_ONLY(type, kind, most)                                                        \
+    static const pj_tile_kernels by_##type = {WIDE_TILES(type, kind), .unpacked_bytes = 1, \
+                                              .dot = dot_##type, .dot_tokens = most}
+WIDE_ONLY(q4_k, minima_four, 6);
+WIDE_ONLY(q5_k, minima_five, 6);
+
+#define WORD_TILES(type)                                             \
+    .form = PJ_FORM_Q8_WORDS, .tile = tile_words, .rows = WORD_ROWS, \
+    .stretch = 256, /* 16 KiB of the panel */                        \
+        .unpack = unpack_##type, .unpacked_bytes = 2
+#define WORDS(type, most) WORDS_OF(type, Q8, most)
+#define WORDS_OF(type, form_, most)                                \
+    static const pj_tile_kernels many_##type = {WORD_TILES(type)}; \
+    static const pj_tile_kernels by_##type = {                     \
         .form = PJ_FORM_##form_, .dot = dot_##type, .dot_tokens = most, .many = &many_##type}
 WORDS(q8_0, 8);
-WORDS_WIDE(q6_k, 12);
 WORDS(iq4_nl, 12);
 WORDS(mxfp4, 28);
-WORDS_WIDE(q2_k, 20);
-WORDS_WIDE(q3_k, 12);
-WORDS_WIDE(iq4_xs, 12);
-WORDS_WIDE(iq1_s, 12);
-WORDS_WIDE(iq1_m, 12);
-WORDS_WIDE(iq2_xxs, 8);
-WORDS_WIDE(iq2_xs, 8);
-WORDS_WIDE(iq2_s, 8);
-WORDS_WIDE(iq3_xxs, 6);
-WORDS_WIDE(iq3_s, 6);
-WORDS_WIDE(tq1_0, 12);
-WORDS_WIDE(tq2_0, 20);
 WORDS(nvfp4, 8);
 WORDS(q1_0, 6);
+WORDS_OF(iq4_xs, Q8_WIDE, 12);
+
+/* Words for more tokens than 32, with finer activations. `more`: dot_more. */
+#define WIDE_SOME(type, kind, most, more)                                                    \
+    static const pj_tile_kernels wide_##type = {WIDE_TILES(type, kind), .unpacked_bytes = 1, \
+                                                .most_tokens = 32};                          \
+    static const pj_tile_kernels many_##type = {WORD_TILES(type), .stream = &wide_##type};   \
+    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8_WIDE,                       \
+                                              .dot = dot_##type,                             \
+                                              .dot_tokens = most,                            \
+                                              .dot_more = more,                              \
+                                              .many = &many_##type}
+WIDE_SOME(q2_k, minima_four, 6, 1);
+WIDE_SOME(q3_k, eight, 5, 0);
+WIDE_SOME(q6_k, two, 6, 2);
+WIDE_SOME(iq1_s, four, 4, 0);
+WIDE_SOME(iq1_m, four, 4, 0);
+WIDE_SOME(iq2_xxs, one, 4, 0);
+WIDE_SOME(iq2_xs, one, 4, 0);
+WIDE_SOME(iq2_s, one, 4, 0);
+WIDE_SOME(iq3_xxs, one, 4, 0);
+WIDE_SOME(iq3_s, four, 4, 0);
+WIDE_SOME(tq1_0, eight, 4, 0);
+WIDE_SOME(tq2_0, eight, 7, 2);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .lanes = 8,
@@ -369,7 +329,7 @@ static const pj_form_kernels form_q8_wide = {.dot_tokens = 4,
                                              .group = 4,
                                              .shared_blocks = WIDE,
                                              .pack_row = pack_row_sixteens,
-                                             .pack_panel = pack_panel_wide};
+                                             .pack_panel = pack_panel_sixteens};
 static const pj_form_kernels form_q8_words = {.dot_tokens = 4,
                                               .lanes = 8,
                                               .vectors = WORD_VECTORS,

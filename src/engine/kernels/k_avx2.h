@@ -122,16 +122,6 @@ INLINE void k_load_header_of(pj_dtype type, const char *at, k_header *h)
     h->unit = _mm256_set1_ps(_cvtsh_ss(pj_load_u16(at + unit)));
 }
 
-/* Scales and minima of Q4_K and Q5_K as floats, of 32 columns each. */
-INLINE void k_float_header(const k_header *h, float *scales, float *minima)
-{
-    __m256i words = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(h->scales));
-    __m256 minima_unit = _mm256_broadcastss_ps(h->minima_unit);
-    _mm256_storeu_ps(scales, _mm256_mul_ps(h->unit, _mm256_cvtepi32_ps(words)));
-    words = _mm256_cvtepi16_epi32(h->minima);
-    _mm256_storeu_ps(minima, _mm256_mul_ps(minima_unit, _mm256_cvtepi32_ps(words)));
-}
-
 /* Q2_K, and Q3_K with its third bits: a byte holds the pairs of bits of four columns, 32 apart. */
 INLINE __m256i k_pairs(pj_dtype type, const char *at, const int p)
 {

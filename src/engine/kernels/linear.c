@@ -59,7 +59,9 @@ static size_t smaller(size_t a, size_t b)
 static bool is_few(const pj_kernels *kernels, pj_dtype type, size_t tokens)
 {
     const pj_tile_kernels *k = kernels->linear[type];
-    return tokens <= (k->dot_tokens ? k->dot_tokens : kernels->forms[k->form]->dot_tokens);
+    const pj_form_kernels *form = kernels->forms[k->form];
+    if (tokens > form->lanes && tokens <= form->lanes + k->dot_more) return true;
+    return tokens <= (k->dot_tokens ? k->dot_tokens : form->dot_tokens);
 }
 
 static const pj_tile_kernels *kernels_for(const pj_kernels *kernels, pj_dtype type, size_t tokens)

@@ -18,8 +18,8 @@
  * two bfloat16 parts of a value (amx.c), and panels only.
  *
  * Q8 sums hold -128 times the sum of a block's codes: 8-bit dot products need one unsigned operand,
- * which weight codes become by adding 128, and the sum corrects for that. Rows of Q8_WIDE on VNNI
- * have two words instead, the sums of sixteen codes each.
+ * which weight codes become by adding 128, and the sum corrects for that. Rows of Q8_WIDE, and its
+ * panels on AVX2, have two words instead, the sums of sixteen codes each.
  */
 #ifndef PJ_KERNELS_TILE_H
 #define PJ_KERNELS_TILE_H
@@ -90,7 +90,8 @@ typedef struct pj_tile {
 struct pj_tile_kernels {
     pj_form form;
     void (*dot)(const pj_dot *dot);
-    size_t dot_tokens;                 /* maximum number of tokens for `dot`; 0: the form's */
+    size_t dot_tokens; /* maximum number of tokens for `dot`; 0: the form's */
+    size_t dot_more;   /* `dot` also takes up to so many more than one vector of tokens */
     void (*tile)(const pj_tile *tile); /* NULL where the form has no panels */
     size_t rows;                       /* of a tile call */
     size_t stretch;                    /* columns per tile call, so that the panel stays in cache */
@@ -102,8 +103,8 @@ struct pj_tile_kernels {
     bool direct, minima;
     /* The kernels for more tokens than `dot` takes, where those read another form; else NULL. */
     const pj_tile_kernels *many;
-    /* The kernels for at most their `most_tokens`, one panel, where those read stored rows; else
-     * NULL. */
+    /* The kernels for at most their `most_tokens`, where those are others: they read stored rows,
+     * or another form; else NULL. */
     const pj_tile_kernels *stream;
     size_t most_tokens;
 };

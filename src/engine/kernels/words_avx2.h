@@ -1,7 +1,7 @@
 /*
  * Many tokens with every type of weights but those whose codes have four or five bits
- * (codes_avx2.c) on AVX2, which has no product of signed bytes. Values are widened to words, and
- * two columns cost one product instead of two (Winograd's inner product, 1968):
+ * (codes_avx2.c, wide_avx2.h) on AVX2, which has no product of signed bytes. Values are widened to
+ * words, and two columns cost one product instead of two (Winograd's inner product, 1968):
  *
  *   x0 w0 + x1 w1 = (x0 + w1) (x1 + w0) - x0 x1 - w0 w1
  *

@@ -66,19 +66,21 @@ static bool has_offset(pj_dtype type)
            type == PJ_Q5_1;
 }
 
-/* Random blocks of a type with reasonable scales. */
-static void random_weights(pj_dtype type, uint8_t *row, size_t cols)
+/* Blocks of a type with reasonable scales; `byte`: all others, without a minimum that might cancel
+ * them, or random ones if negative. */
+static void some_weights(pj_dtype type, int byte, uint8_t *row, size_t cols)
 {
     const pj_dtype_info *info = pj_dtype_get(type);
     for (size_t i = 0; i < cols; i += info->block_values, row += info->block_bytes) {
         uint16_t d = pj_f16_of_float(uniform(0.001f, 0.02f)),
-                 m = pj_f16_of_float(uniform(0, 0.02f));
+                 m = pj_f16_of_float(byte < 0 ? uniform(0, 0.02f) : 0);
         if (info->block_values == 1) {
             float value = uniform(-0.5f, 0.5f);
             pj_kernels_find("c")->quantise(type, &value, row, 1);
             continue;
         }
-        for (size_t b = 0; b < info->block_bytes; b++) row[b] = (uint8_t)up_to(256);
+        for (size_t b = 0; b < info->block_bytes; b++)
+            row[b] = (uint8_t)(byte < 0 ? (int)up_to(256) : byte);
         if (type == PJ_MXFP4) {
             row[0] = (uint8_t)(118 + up_to(6)); /* 2^-10 to 2^-5 */
             continue;
@@ -95,6 +97,11 @@ static void random_weights(pj_dtype type, uint8_t *row, size_t cols)
         memcpy(row + scale_place(type), &d, 2);
         if (has_offset(type)) memcpy(row + scale_place(type) + 2, &m, 2);
     }
+}
+
+static void random_weights(pj_dtype type, uint8_t *row, size_t cols)
+{
+    some_weights(type, -1, row, cols);
 }
 
 /* x [cols], rounded as kernels of this form may do. */
@@ -139,6 +146,7 @@ typedef struct product_case {
     unsigned threads;
     bool bias;
     int neighbour; /* Q6_K: every other scale is this times the one before; 0: any */
+    bool largest;  /* products of weights of one kind and activations of one magnitude */
 } product_case;
 
 enum { MOST_CHECKED = PJ_SANITIZED ? 25000 : 400000 }; /* products of two numbers */
@@ -157,15 +165,20 @@ static void product(const pj_kernels *k, const product_case *c)
     pj_matrix w = {.type = c->type, .rows = c->rows, .cols = c->cols};
     w.row_bytes = pj_dtype_row_bytes(c->type, c->cols);
     size_t x_stride = c->cols + 3, y_stride = c->rows + 2;
+    static const int extremes[] = {0, 255, 127, 128};
     /* Unaligned and exactly sized, so that the address sanitizer detects reads past the end. */
     uint8_t *bytes = test_malloc(w.row_bytes * c->rows + 1);
     for (size_t r = 0; r < c->rows; r++)
-        random_weights(c->type, bytes + 1 + r * w.row_bytes, c->cols);
+        some_weights(c->type, c->largest ? extremes[r % 4] : -1, bytes + 1 + r * w.row_bytes,
+                     c->cols);
     for (size_t at = 193; c->neighbour && at < w.row_bytes * c->rows; at += 210)
         for (size_t i = 0; i < 16; i += 2)
             bytes[at + i + 1] = (uint8_t)(bytes[at + i] * c->neighbour);
     w.data = bytes + 1;
-    float *x = random_row(c->tokens * x_stride, -1, 1), *bias = random_row(c->rows, -1, 1);
+    float *x = random_row(c->tokens * x_stride, -1, 1);
+    for (size_t i = 0; c->largest && i < c->tokens * x_stride; i++)
+        x[i] = i / x_stride % 2 ? 1 : -1;
+    float *bias = random_row(c->rows, -1, 1);
     float *y = random_row(c->tokens * y_stride, 7, 8), *row = test_malloc(c->cols * sizeof *row);
     void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(c->tokens, c->cols));
     double *x_rounded = test_malloc(c->tokens * c->cols * sizeof *x_rounded);
@@ -245,6 +258,19 @@ static void test_even_scales(void **state)
     FOR_SETS(k) for (int neighbour = -1; neighbour <= 1; neighbour += 2)
     {
         product_case c = {PJ_Q6_K, 64, 1024, 10, 2, .neighbour = neighbour};
+        product(k, &c);
+    }
+}
+
+/* The largest sums of products, of types that sum them in as few bits as they fit. */
+static void test_largest_products(void **state)
+{
+    static const size_t tokens[] = {1, 8, 16, 40};
+    enum { COLS = 256 };
+    FOR_SETS(k) for (int type = 0; type < PJ_DTYPE_COUNT; type++) for (int i = 0; i < 4; i++)
+    {
+        if (pj_dtype_get((pj_dtype)type)->block_values != COLS) continue;
+        product_case c = {(pj_dtype)type, 9, COLS, tokens[i], 1, .largest = true};
         product(k, &c);
     }
 }
@@ -540,7 +566,7 @@ int test_kernel_products(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),         cmocka_unit_test(test_even_scales),
-        cmocka_unit_test(test_large_products),
+        cmocka_unit_test(test_largest_products), cmocka_unit_test(test_large_products),
 #ifdef PJ_AMX_MODEL
         cmocka_unit_test(test_tile_traffic),
 #endif
