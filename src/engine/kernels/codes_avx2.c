@@ -268,10 +268,12 @@ SMALL(q4_1, q4_1, 12);
 SMALL(q5_0, q5_1, 6); /* with its offset as a minimum */
 SMALL(q5_1, q5_1, 6);
 
+/* Rows are unpacked whole unless they are very long: parts of rows are not adjacent in memory, and
+ * take longer to read. */
 #define WIDE_TILES(type, kind)                                            \
     .form = PJ_FORM_Q8_WIDE, .tile = tile_wide_##kind, .rows = WIDE_ROWS, \
     .stretch = 1024, /* up to 16 KiB of the panel */                      \
-        .unpack = unpack_wide_##type
+        .chunk_bytes = 16384, .unpack = unpack_wide_##type
 #define WIDE_ONLY(type, kind, most)                                                        \
     static const pj_tile_kernels by_##type = {WIDE_TILES(type, kind), .unpacked_bytes = 1, \
                                               .dot = dot_##type, .dot_tokens = most}
@@ -282,31 +284,31 @@ WIDE_ONLY(q5_k, minima_five, 6);
     .form = PJ_FORM_Q8_WORDS, .tile = tile_words, .rows = WORD_ROWS, \
     .stretch = 256, /* 16 KiB of the panel */                        \
         .unpack = unpack_##type, .unpacked_bytes = 2
-#define WORDS(type, most) WORDS_OF(type, Q8, most)
-#define WORDS_OF(type, form_, most)                                \
+#define WORDS(type, most)                                          \
     static const pj_tile_kernels many_##type = {WORD_TILES(type)}; \
     static const pj_tile_kernels by_##type = {                     \
-        .form = PJ_FORM_##form_, .dot = dot_##type, .dot_tokens = most, .many = &many_##type}
+        .form = PJ_FORM_Q8, .dot = dot_##type, .dot_tokens = most, .many = &many_##type}
 WORDS(q8_0, 8);
 WORDS(iq4_nl, 12);
 WORDS(mxfp4, 28);
 WORDS(nvfp4, 8);
 WORDS(q1_0, 6);
-WORDS_OF(iq4_xs, Q8_WIDE, 12);
 
-/* Words for more tokens than 32, with finer activations. `more`: dot_more. */
-#define WIDE_SOME(type, kind, most, more)                                                    \
-    static const pj_tile_kernels wide_##type = {WIDE_TILES(type, kind), .unpacked_bytes = 1, \
-                                                .most_tokens = 32};                          \
-    static const pj_tile_kernels many_##type = {WORD_TILES(type), .stream = &wide_##type};   \
-    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8_WIDE,                       \
-                                              .dot = dot_##type,                             \
-                                              .dot_tokens = most,                            \
-                                              .dot_more = more,                              \
+/* Words for more tokens than `panel`, with finer activations. `more`: dot_more. */
+#define WIDE_OF(type, kind, bytes, most, more, panel)                                            \
+    static const pj_tile_kernels wide_##type = {WIDE_TILES(type, kind), .unpacked_bytes = bytes, \
+                                                .most_tokens = panel};                           \
+    static const pj_tile_kernels many_##type = {WORD_TILES(type), .stream = &wide_##type};       \
+    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8_WIDE,                           \
+                                              .dot = dot_##type,                                 \
+                                              .dot_tokens = most,                                \
+                                              .dot_more = more,                                  \
                                               .many = &many_##type}
+#define WIDE_SOME(type, kind, most, more) WIDE_OF(type, kind, 1, most, more, 32)
 WIDE_SOME(q2_k, minima_four, 6, 1);
 WIDE_SOME(q3_k, eight, 5, 0);
 WIDE_SOME(q6_k, two, 6, 2);
+WIDE_OF(iq4_xs, levels, 2, 6, 3, 16);
 WIDE_SOME(iq1_s, four, 4, 0);
 WIDE_SOME(iq1_m, four, 4, 0);
 WIDE_SOME(iq2_xxs, one, 4, 0);

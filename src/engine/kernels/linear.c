@@ -293,7 +293,8 @@ typedef struct block {
 /* Columns per chunk: a multiple of every type's block size. */
 static size_t chunk_cols(const pj_tile_kernels *kernels)
 {
-    return CHUNK_BYTES / kernels->unpacked_bytes;
+    size_t bytes = kernels->chunk_bytes ? kernels->chunk_bytes : CHUNK_BYTES;
+    return bytes / kernels->unpacked_bytes;
 }
 
 static size_t unpacked_stride(const pj_tile_kernels *kernels, size_t cols)

@@ -100,6 +100,7 @@ struct pj_tile_kernels {
      * length is a multiple of group. */
     void (*unpack)(const void *row, size_t cols, void *values, float *scales, float *minima);
     size_t unpacked_bytes; /* per column */
+    size_t chunk_bytes;    /* of an unpacked row at a time; 0: the driver's */
     bool direct, minima;
     /* The kernels for more tokens than `dot` takes, where those read another form; else NULL. */
     const pj_tile_kernels *many;

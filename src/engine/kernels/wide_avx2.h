@@ -175,6 +175,16 @@ INLINE void add_scaled(__m256i *sum, __m256i products, __m256i scale)
             : [scale] "x"(scale));
 }
 
+/* The same of words that are used again. */
+INLINE void add_multiplied(__m256i *sum, __m256i w, __m256i x)
+{
+    __m256i part;
+    __asm__("vpmaddwd %[x], %[w], %[part]\n\t"
+            "vpaddd %[part], %[sum], %[sum]"
+            : [sum] "+x"(*sum), [part] "=&x"(part)
+            : [w] "x"(w), [x] "x"(x));
+}
+
 INLINE __m256i wide_scale(pj_dtype type, const float *both)
 {
     __m256i scale = four_codes((const char *)both);
@@ -297,5 +307,112 @@ TILE_WIDE(eight, Q3_K)
 TILE_WIDE(four, IQ3_S)
 TILE_WIDE(two, Q6_K)
 TILE_WIDE(one, IQ3_XXS)
+
+/* ---- levels of eight bits ----------------------------------------------------------------- */
+
+/* Pairs of their products with bytes do not fit 16 bits. Levels are multiplied by their scale when
+ * unpacked to words, up to 127 x 32, and activations are widened: a vector has four columns of four
+ * tokens, and a lane half of a sum. */
+
+/* Where group g of block i of 64 columns is unpacked to: two of a block alternate with two of the
+ * other, as they are in the halves of vectors. */
+INLINE size_t level_place(size_t i, size_t g)
+{
+    return g / 2 * 32 + i * 16 + g % 2 * 8;
+}
+
+/* 64 columns of IQ4_XS times the scales of both blocks, which are given 256-fold. */
+INLINE void store_levels(const char *nibbles, __m256i scales, char *to)
+{
+    const __m256i nibble = _mm256_set1_epi8(15), zero = _mm256_setzero_si256();
+    __m256i table = k_table(pj_iq4_levels), both = k_load(nibbles);
+    __m256i first = _mm256_shuffle_epi8(table, _mm256_and_si256(both, nibble));
+    both = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
+    __m256i second = _mm256_shuffle_epi8(table, both);
+    UNROLL for (int i = 0; i < 2; i++, to += 64)
+    {
+        __m256i levels =
+            i ? _mm256_unpackhi_epi16(first, second) : _mm256_unpacklo_epi16(first, second);
+        /* these are 256-fold, too: the high words of products are the products */
+        __m256i low = _mm256_mulhi_epi16(_mm256_unpacklo_epi8(zero, levels), scales);
+        __m256i high = _mm256_mulhi_epi16(_mm256_unpackhi_epi8(zero, levels), scales);
+        _mm256_storeu_si256((__m256i *)(void *)to, low);
+        _mm256_storeu_si256((__m256i *)(void *)(to + 32), high);
+    }
+}
+
+static void unpack_wide_iq4_xs(const void *row, size_t cols, void *values, float *scales,
+                               float *minima)
+{
+    const __m256i zero = _mm256_setzero_si256(); /* the first scale in the low half, the next */
+    const __m256i two = _mm256_setr_epi64x(0x0100010001000100, 0x0100010001000100,
+                                           0x0302030203020302, 0x0302030203020302);
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += LANE_XS_BYTES, scales += 8) {
+        for (size_t line = 0; line < LANE_XS_BYTES; line += 64)
+            __builtin_prefetch(at + UNPACK_AHEAD + line);
+        __m128i bytes = _mm_cvtsi64_si128((long long)lane_xs_scales(at));
+        bytes = _mm_sub_epi8(bytes, _mm_set1_epi8(32));
+        __m256i each = _mm256_broadcastsi128_si256(_mm_unpacklo_epi8(_mm_setzero_si128(), bytes));
+        scales[0] = scales[4] = _cvtsh_ss(pj_load_u16(at));
+        UNROLL for (int p = 0; p < K_PARTS; p += 2, to += 128)
+        {
+            store_levels(at + 8 + 16 * p, _mm256_shuffle_epi8(each, two), to);
+            each = _mm256_alignr_epi8(zero, each, 4);
+        }
+    }
+}
+
+/* Four rows times vector v of tokens. */
+INLINE void level_rows(const pj_tile *t, size_t v)
+{
+    const size_t V = t->vectors;
+    const char *w[WIDE_ROWS], *x = (const char *)t->x + v * 32;
+    float *c = t->c + v * 8;
+    __m256 acc[WIDE_ROWS];
+    UNROLL for (size_t r = 0; r < WIDE_ROWS; r++)
+    {
+        w[r] = t->weights[r];
+        acc[r] = t->add ? _mm256_loadu_ps(c + r * PJ_TILE_MAX_TOKENS) : _mm256_setzero_ps();
+    }
+    for (size_t b = 0; b < t->cols / PJ_Q8_BLOCK; b += WIDE) {
+        __m256i sums[WIDE_ROWS][2];
+        UNROLL for (size_t r = 0; r < WIDE_ROWS; r++) sums[r][0] = sums[r][1] =
+            _mm256_setzero_si256();
+        for (size_t i = 0; i < WIDE; i += 2) {
+            UNROLL for (size_t g = 0; g < 2 * WIDE_GROUPS; g++, x += V * 32)
+            {
+                const __m128i *at = (const __m128i *)(const void *)x;
+                __m256i first = _mm256_cvtepi8_epi16(_mm_loadu_si128(at));
+                __m256i second = _mm256_cvtepi8_epi16(_mm_loadu_si128(at + 1));
+                size_t place = level_place(g / WIDE_GROUPS, g % WIDE_GROUPS);
+                UNROLL for (size_t r = 0; r < WIDE_ROWS; r++)
+                {
+                    const void *four = w[r] + place;
+                    __m256i columns = _mm256_castpd_si256(_mm256_broadcast_sd(four));
+                    add_multiplied(&sums[r][0], first, columns);
+                    add_multiplied(&sums[r][1], second, columns);
+                }
+            }
+            UNROLL for (size_t r = 0; r < WIDE_ROWS; r++) w[r] += 128;
+        }
+        UNROLL for (size_t r = 0; r < WIDE_ROWS; r++)
+        {
+            __m256i sum = _mm256_hadd_epi32(sums[r][0], sums[r][1]);
+            sum = _mm256_permute4x64_epi64(sum, 0xd8);
+            __m256 scale = _mm256_mul_ps(_mm256_set1_ps(t->scales[r][b]),
+                                         _mm256_loadu_ps(t->x_scales + (b * V + v) * 8));
+            acc[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scale, acc[r]);
+        }
+    }
+    UNROLL for (size_t r = 0; r < WIDE_ROWS; r++)
+        _mm256_storeu_ps(c + r * PJ_TILE_MAX_TOKENS, acc[r]);
+}
+
+static void tile_wide_levels(const pj_tile *t)
+{
+    for (size_t v = 0; v < t->vectors; v++) level_rows(t, v);
+}
 
 #endif
