@@ -274,11 +274,23 @@ SMALL(q5_1, q5_1, 6);
     .form = PJ_FORM_Q8_WIDE, .tile = tile_wide_##kind, .rows = WIDE_ROWS, \
     .stretch = 1024, /* up to 16 KiB of the panel */                      \
         .chunk_bytes = 16384, .unpack = unpack_wide_##type
-#define WIDE_ONLY(type, kind, most)                                                        \
+/* `more`: dot_more. */
+#define WIDE_ONLY(type, kind, most, more)                                                  \
     static const pj_tile_kernels by_##type = {WIDE_TILES(type, kind), .unpacked_bytes = 1, \
-                                              .dot = dot_##type, .dot_tokens = most}
-WIDE_ONLY(q4_k, minima_four, 6);
-WIDE_ONLY(q5_k, minima_five, 6);
+                                              .dot = dot_##type, .dot_tokens = most,       \
+                                              .dot_more = more}
+WIDE_ONLY(q4_k, minima_four, 6, 0);
+WIDE_ONLY(q5_k, minima_five, 6, 0);
+/* The rounding of activations to bytes is small beside that of such weights. */
+WIDE_ONLY(q2_k, minima_four, 6, 1);
+WIDE_ONLY(q3_k, eight, 5, 0);
+WIDE_ONLY(iq1_s, four, 4, 0);
+WIDE_ONLY(iq1_m, four, 4, 0);
+WIDE_ONLY(iq2_xxs, one, 4, 0);
+WIDE_ONLY(iq2_xs, one, 4, 0);
+WIDE_ONLY(iq2_s, one, 4, 0);
+WIDE_ONLY(iq3_xxs, one, 4, 0);
+WIDE_ONLY(iq3_s, four, 4, 0);
 
 #define WORD_TILES(type)                                             \
     .form = PJ_FORM_Q8_WORDS, .tile = tile_words, .rows = WORD_ROWS, \
@@ -294,7 +306,7 @@ WORDS(mxfp4, 28);
 WORDS(nvfp4, 8);
 WORDS(q1_0, 6);
 
-/* Words for more tokens than `panel`, with finer activations. `more`: dot_more. */
+/* Words for more tokens than `panel`, with finer activations. */
 #define WIDE_OF(type, kind, bytes, most, more, panel)                                            \
     static const pj_tile_kernels wide_##type = {WIDE_TILES(type, kind), .unpacked_bytes = bytes, \
                                                 .most_tokens = panel};                           \
@@ -305,19 +317,10 @@ WORDS(q1_0, 6);
                                               .dot_more = more,                                  \
                                               .many = &many_##type}
 #define WIDE_SOME(type, kind, most, more) WIDE_OF(type, kind, 1, most, more, 32)
-WIDE_SOME(q2_k, minima_four, 6, 1);
-WIDE_SOME(q3_k, eight, 5, 0);
 WIDE_SOME(q6_k, two, 6, 2);
-WIDE_OF(iq4_xs, levels, 2, 6, 3, 16);
-WIDE_SOME(iq1_s, four, 4, 0);
-WIDE_SOME(iq1_m, four, 4, 0);
-WIDE_SOME(iq2_xxs, one, 4, 0);
-WIDE_SOME(iq2_xs, one, 4, 0);
-WIDE_SOME(iq2_s, one, 4, 0);
-WIDE_SOME(iq3_xxs, one, 4, 0);
-WIDE_SOME(iq3_s, four, 4, 0);
 WIDE_SOME(tq1_0, eight, 4, 0);
 WIDE_SOME(tq2_0, eight, 7, 2);
+WIDE_OF(iq4_xs, levels, 2, 6, 3, 16);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .lanes = 8,

@@ -260,15 +260,7 @@ INLINE void unpack_sixteen(pj_dtype type, const void *row, size_t cols, char *to
     {                                                                                    \
         unpack_sixteen(PJ_##type, row, cols, values, scales, starts);                    \
     }
-UNPACK_SIXTEEN(q3_k, Q3_K)
 UNPACK_SIXTEEN(q6_k, Q6_K)
-UNPACK_SIXTEEN(iq1_s, IQ1_S)
-UNPACK_SIXTEEN(iq1_m, IQ1_M)
-UNPACK_SIXTEEN(iq2_xxs, IQ2_XXS)
-UNPACK_SIXTEEN(iq2_xs, IQ2_XS)
-UNPACK_SIXTEEN(iq2_s, IQ2_S)
-UNPACK_SIXTEEN(iq3_xxs, IQ3_XXS)
-UNPACK_SIXTEEN(iq3_s, IQ3_S)
 UNPACK_SIXTEEN(tq1_0, TQ1_0)
 UNPACK_SIXTEEN(tq2_0, TQ2_0)
 
@@ -284,67 +276,6 @@ static void unpack_q1_0(const void *row, size_t cols, void *values, float *scale
             store_sixteens(to, book_q1_0(at + 2 + 4 * p), 1, 1, 1, start);
         scales[b] = _cvtsh_ss(pj_load_u16(at));
         store_start(starts + b, start);
-    }
-}
-
-/* Sixteen codes times their scale, less their minimum: products may wrap around, differences fit.
- */
-INLINE __m256i lowered_words(__m128i codes, __m128i scale, __m128i minimum)
-{
-    __m256i products =
-        _mm256_mullo_epi16(_mm256_cvtepu8_epi16(codes), _mm256_broadcastw_epi16(scale));
-    return _mm256_sub_epi16(products, _mm256_broadcastw_epi16(minimum));
-}
-
-/* Sixteen small numbers times `factor`, as words. */
-INLINE __m256i times_words(__m128i bytes, float factor)
-{
-    __m256 first = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)), times = _mm256_set1_ps(factor);
-    __m256 second = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes)));
-    __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(_mm256_mul_ps(first, times)),
-                                       _mm256_cvtps_epi32(_mm256_mul_ps(second, times)));
-    return _mm256_permute4x64_epi64(words, 0xd8);
-}
-
-/* A block of Q2_K. Its words are those of the largest value that its units allow: codes are up to
- * 3, scales and minima up to 15. Both are rounded, which moves a value by two words at most. */
-INLINE void unpack_q2_k_block(const char *at, char *to, float *scales, float *starts)
-{
-    const __m128i nibble = _mm_set1_epi8(15);
-    float d = _cvtsh_ss(pj_load_u16(at + 80)), dmin = _cvtsh_ss(pj_load_u16(at + 82));
-    float most = 45 * d, least = 15 * dmin;
-    float largest = larger(fabsf(most - least), larger(fabsf(most), fabsf(least)));
-    word_scale words = scale_words(largest, d + dmin);
-    __m128i both = _mm_loadu_si128((const __m128i *)(const void *)at);
-    __m256i times = times_words(_mm_and_si128(both, nibble), d * words.inverse);
-    __m256i less =
-        times_words(_mm_and_si128(_mm_srli_epi16(both, 4), nibble), dmin * words.inverse);
-    UNROLL for (int half = 0; half < 2; half++)
-    {
-        __m128i scale = half ? _mm256_extracti128_si256(times, 1) : _mm256_castsi256_si128(times);
-        __m128i minimum = half ? _mm256_extracti128_si256(less, 1) : _mm256_castsi256_si128(less);
-        __m256i start = _mm256_setzero_si256();
-        UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64)
-        {
-            __m256i codes = order_words(k_codes(PJ_Q2_K, at, p, NULL));
-            __m256i low = lowered_words(_mm256_castsi256_si128(codes), scale, minimum);
-            scale = _mm_srli_si128(scale, 2), minimum = _mm_srli_si128(minimum, 2);
-            __m256i high = lowered_words(_mm256_extracti128_si256(codes, 1), scale, minimum);
-            scale = _mm_srli_si128(scale, 2), minimum = _mm_srli_si128(minimum, 2);
-            start = store_words(to + 32, high, store_words(to, low, start));
-        }
-        scales[4 * half] = words.scale;
-        store_start(starts + 4 * half, start);
-    }
-}
-
-static void unpack_q2_k(const void *row, size_t cols, void *values, float *scales, float *starts)
-{
-    const char *at = row;
-    char *to = values;
-    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 84, to += 2 * K_COLUMNS) {
-        for (size_t line = 0; line < 84; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
-        unpack_q2_k_block(at, to, scales + 8 * b, starts + 8 * b);
     }
 }
 
