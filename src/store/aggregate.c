@@ -14,7 +14,9 @@ enum {
     MAX_NODES = 1 << 20,
     MAX_NAMES = 4096,
     MAX_LAYERS = 4096,
+    MAX_COMPONENTS = 256,
     MAX_STATISTICS = 256,
+    MAX_PLANE_CELLS = 1 << 26,
     NONE = UINT32_MAX
 };
 
@@ -368,7 +370,7 @@ static pj_status save_nodes(builder *b, pj_chart_fn *save, void *context, pj_err
                            PJ_STATISTIC_SHOWN,
                            0};
     pj_buffer out;
-    pj_buffer_init(&out, PJ_NODES_BYTES);
+    pj_buffer_init(&out, 1u << 30);
     pj_buffer_append(&out, &header, sizeof header);
     pj_buffer_append(&out, b->nodes, b->node_count * sizeof *b->nodes);
     pj_buffer_append(&out, b->extras.data, b->extras.length);
@@ -460,7 +462,7 @@ damaged:
 
 typedef struct planes {
     const pj_run_data *data;
-    const char *components[PJ_PLANE_COMPONENTS];
+    const char *components[MAX_COMPONENTS];
     uint32_t component_count;
     uint16_t *of_row; /* plane column of each component row; PJ_NO_NAME: not shown */
     uint32_t layers;  /* including the one outside the layers */
@@ -554,14 +556,14 @@ static bool lay_out_planes(planes *p, name_table *names, uint32_t layer_count)
     for (uint32_t i = 0; i < data->component_count; i++) {
         uint32_t name = name_index(names, data->components[i].name);
         if (name != PJ_NO_NAME && column[name] == PJ_NO_NAME &&
-            p->component_count < PJ_PLANE_COMPONENTS) {
+            p->component_count < MAX_COMPONENTS) {
             column[name] = (uint16_t)p->component_count;
             p->components[p->component_count++] = names->names[name];
         }
         p->of_row[i] = name == PJ_NO_NAME ? PJ_NO_NAME : column[name];
     }
     size_t matrix = (size_t)p->layers * p->component_count;
-    if (matrix == 0 || data->token_count > PJ_PLANE_CELLS / matrix) return false;
+    if (matrix == 0 || data->token_count > MAX_PLANE_CELLS / matrix) return false;
     p->cells = matrix * data->token_count;
     return p->cells > 0;
 }
@@ -570,7 +572,7 @@ static pj_status save_component_names(const planes *p, pj_chart_fn *save, void *
                                       pj_error *err)
 {
     pj_buffer out;
-    pj_buffer_init(&out, PJ_PLANE_NAMES_BYTES);
+    pj_buffer_init(&out, 1u << 24);
     for (uint32_t i = 0; i < p->component_count; i++)
         pj_buffer_append(&out, p->components[i], strlen(p->components[i]) + 1);
     pj_status status = pj_buffer_status(&out, "the names of components", err);

@@ -17,14 +17,6 @@
 
 enum { PJ_NO_NAME = 0xffff, PJ_OUTSIDE = -1 };
 
-/* At most. */
-enum {
-    PJ_NODES_BYTES = 1 << 30,
-    PJ_PLANE_COMPONENTS = 256,
-    PJ_PLANE_NAMES_BYTES = 1 << 24,
-    PJ_PLANE_CELLS = 1 << 26
-};
-
 /* Stored as in memory, little-endian; see nodes_header in aggregate.c. */
 typedef struct pj_sum_node {
     int32_t layer;

@@ -5,7 +5,6 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "store/aggregate.h"
-#include "store/chart_data.h"
 #include "store/rows.h"
 #include "store/store_impl.h"
 
@@ -107,11 +106,9 @@ static pj_status check_charts(pj_store *store, const char *id, pj_store_check_re
         pj_sum_nodes nodes;
         pj_arena arena;
         const char *run = pj_sql_get_text(sql, 0, &id_bytes);
-        const void *stored = pj_sql_get_blob(sql, 1, &bytes);
+        const void *data = pj_sql_get_blob(sql, 1, &bytes);
         pj_arena_init(&arena, 0);
-        const pj_chart_data chart = pj_chart_data_of(store, stored, bytes);
-        const void *data = pj_chart_data_part(&chart, 0, chart.bytes, &arena);
-        if (pj_nodes_read(data, data ? chart.bytes : 0, &arena, &nodes, NULL) == PJ_E_INVALID) {
+        if (pj_nodes_read(data, bytes, &arena, &nodes, NULL) == PJ_E_INVALID) {
             snprintf(text, sizeof text, "the stored sums of run %.40s are damaged",
                      run ? run : "?");
             check_find(result, PJ_FINDING_DAMAGE, &result->damaged, text);

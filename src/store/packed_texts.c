@@ -2,7 +2,8 @@
 #include "store/packed_texts.h"
 
 #include "base/ids.h"
-#include "store/rows.h"
+#include "base/utf8.h"
+#include "store/store_impl.h"
 
 #include <string.h>
 
@@ -95,7 +96,8 @@ static pj_status read_texts(pj_packed_texts *texts, pj_error *err)
         if (pj_sql_get_type(sql, 0) != PJ_VALUE_BLOB) continue;
         pj_sql_get_value(sql, 0, &code);
         pj_sql_get_value(sql, 1, &text);
-        pj_value_check_utf8(&text);
+        if (text.type == PJ_VALUE_TEXT && !pj_utf8_valid(text.text, text.bytes))
+            text.type = PJ_VALUE_BLOB;
         has_memory = code.text && take_text(texts, number_of(code.text, code.bytes), &text);
     }
     pj_status status = pj_sql_end(sql, err);
@@ -134,7 +136,7 @@ size_t pj_packed_texts_code(pj_packed_texts *texts, const pj_value *text, uint32
 pj_status pj_packed_texts_fail(const pj_packed_texts *texts, pj_error *err)
 {
     return pj_fail(err, PJ_E_INVALID, "database %s is damaged: it lacks texts of packed rows",
-                   pj_store_path(texts->store));
+                   texts->store->address);
 }
 
 pj_status pj_packed_texts_find(pj_packed_texts *texts, const char *code, size_t bytes,

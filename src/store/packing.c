@@ -37,14 +37,6 @@ static void code_millionths(pj_value *value)
     if (fabs(code) < 0x1p53 && code / 1e6 == number) *value = pj_value_int((int64_t)code);
 }
 
-/* Exponents for which the views' shift is 0 to 62. */
-bool pj_code_has_float(uint32_t bits)
-{
-    enum { FRACTION_BITS = 23, LOWEST_EXPONENT = 88, HIGHEST_EXPONENT = 150 };
-    uint32_t exponent = bits >> FRACTION_BITS;
-    return exponent >= LOWEST_EXPONENT && exponent <= HIGHEST_EXPONENT;
-}
-
 static void code_float(pj_value *value)
 {
     float number = (float)value->number;

@@ -43,8 +43,14 @@ static inline bool pj_code_is_number(pj_code code)
 
 enum { PJ_PACKED_COLUMNS = 64 };
 
-/* Whether the views can turn the bits of a positive float32 into it: 1.8e-12 to 1.7e7. */
-bool pj_code_has_float(uint32_t bits);
+/* Whether the views can turn the bits of a positive float32 into it: 1.8e-12 to 1.7e7, exponents
+ * for which their shift is 0 to 62. */
+static inline bool pj_code_has_float(uint32_t bits)
+{
+    enum { FRACTION_BITS = 23, LOWEST_EXPONENT = 88, HIGHEST_EXPONENT = 150 };
+    uint32_t exponent = bits >> FRACTION_BITS;
+    return exponent >= LOWEST_EXPONENT && exponent <= HIGHEST_EXPONENT;
+}
 
 /* A column that is stored with respect to another one of its row, its base. */
 typedef struct pj_relation {

@@ -3,7 +3,6 @@
  * are declared for other writers; our inserts do not check them, because references are computed
  * from the assigned ids. */
 #include "store/aggregate.h"
-#include "store/chart_data.h"
 #include "store/row_encoder.h"
 #include "store/store_impl.h"
 
@@ -172,9 +171,7 @@ typedef struct chart {
 
 /* Sums for charts, computed on a separate thread while rows are inserted. */
 typedef struct charts {
-    const pj_store *store;
     const pj_run_data *data;
-    pj_buffer deflated;
     pj_arena arena;
     chart *kept;
     uint32_t count;
@@ -188,13 +185,12 @@ static pj_status keep_chart(void *context, const char *name, const void *bytes, 
                             pj_error *err)
 {
     charts *c = context;
-    const pj_value data = pj_chart_data_value(c->store, bytes, count, &c->deflated);
-    const char *copy = pj_arena_strndup(&c->arena, data.text, data.bytes);
+    const char *copy = pj_arena_strndup(&c->arena, bytes, count);
     c->kept = pj_arena_more(&c->arena, c->kept, c->count, sizeof *c->kept);
     if (!copy || !c->kept) return pj_fail_memory(err, "the charts of a run");
     name = pj_arena_strndup(&c->arena, name, strlen(name));
     if (!name) return pj_fail_memory(err, "the charts of a run");
-    c->kept[c->count++] = (chart){name, copy, data.bytes};
+    c->kept[c->count++] = (chart){name, copy, count};
     return PJ_OK;
 }
 
@@ -205,11 +201,10 @@ static void *make_charts(void *context)
     return NULL;
 }
 
-static void charts_begin(charts *c, const pj_saving *s)
+static void charts_begin(charts *c, const pj_run_data *data)
 {
-    *c = (charts){.store = s->store, .data = s->data};
+    *c = (charts){.data = data};
     pj_arena_init(&c->arena, 0);
-    pj_buffer_init(&c->deflated, SIZE_MAX);
     c->has_thread = pj_thread_start(&c->thread, "pj-charts", make_charts, c, NULL) == PJ_OK;
     if (!c->has_thread) make_charts(c);
 }
@@ -223,7 +218,6 @@ static void charts_wait(charts *c)
 static void charts_fini(charts *c)
 {
     charts_wait(c);
-    pj_buffer_fini(&c->deflated);
     pj_arena_fini(&c->arena);
 }
 
@@ -250,7 +244,7 @@ static pj_status save_all(pj_saving *s, pj_error *err)
 {
     const pj_run_info *info = &s->data->info;
     charts sums;
-    charts_begin(&sums, s);
+    charts_begin(&sums, s->data);
     pj_status status = pj_store_remove_run(s->store, info->id, err);
     if (status == PJ_OK) status = find_first_ids(s, err);
     if (status == PJ_OK) status = insert_rows(s, PJ_TABLE_COUNT, 1, err);

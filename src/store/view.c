@@ -71,11 +71,12 @@ void pj_json_kv_disturbed(pj_json *json, pj_sql *sql, int column)
     pj_json_kv_double(json, "disturbed_net_energy_mj", pj_sql_get_double(sql, column + 2));
 }
 
-pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, pj_chart_data *data,
-                       pj_error *err)
+pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, const char **bytes,
+                       size_t *count, pj_error *err)
 {
     char without[96];
-    *data = (pj_chart_data){0};
+    *bytes = NULL;
+    *count = 0;
     snprintf(without, sizeof without, "%s%s", chart,
              store->leaves_out ? PJ_WITHOUT_DISTURBANCES : "");
     pj_sql *sql = pj_sql_begin(store,
@@ -86,27 +87,19 @@ pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, pj_ch
     pj_sql_text(sql, 2, chart);
     pj_sql_text(sql, 3, without);
     if (!pj_sql_step(sql)) return sql;
-    size_t bytes;
-    const void *stored = pj_sql_get_blob(sql, 0, &bytes);
-    *data = pj_chart_data_of(store, stored ? stored : "", stored ? bytes : 0);
+    *bytes = pj_sql_get_blob(sql, 0, count);
+    if (!*bytes) *bytes = "";
     return sql;
-}
-
-const char *pj_chart_all(const pj_chart_data *data, size_t most, pj_arena *arena)
-{
-    if (data->bytes > most) return NULL;
-    return pj_chart_data_part(data, 0, data->bytes, arena);
 }
 
 pj_status pj_store_nodes(pj_store *store, const char *run_id, pj_arena *arena, pj_sum_nodes *nodes,
                          pj_error *err)
 {
-    pj_chart_data data;
+    const char *data;
+    size_t bytes;
     *nodes = (pj_sum_nodes){0};
-    pj_sql *sql = pj_chart_begin(store, run_id, "nodes", &data, err);
-    const char *all = pj_chart_all(&data, PJ_NODES_BYTES, arena);
-    pj_status status = PJ_OK;
-    if (data.stored) status = pj_nodes_read(all, all ? data.bytes : 0, arena, nodes, err);
+    pj_sql *sql = pj_chart_begin(store, run_id, "nodes", &data, &bytes, err);
+    pj_status status = data ? pj_nodes_read(data, bytes, arena, nodes, err) : PJ_OK;
     return pj_sql_end_after(sql, status, err);
 }
 
@@ -146,8 +139,6 @@ typedef struct kept_header {
     uint32_t item_bytes;
 } kept_header;
 
-enum { KEPT_BYTES = 64 << 20 };
-
 static const char kept_magic[4] = {'P', 'J', 'K', '1'};
 
 /* False: the chart is missing or another one, or out of memory. */
@@ -174,16 +165,13 @@ static void view_keep(pj_store *store, const char *id, const char *chart, const 
     if (pj_store_enter_run(store, id, NULL, NULL) != PJ_OK ||
         pj_sql_transaction(store, PJ_WRITE_RUN, NULL) != PJ_OK)
         return;
-    pj_buffer deflated;
-    pj_buffer_init(&deflated, 2 * made->length + 1024);
-    const pj_value data = pj_chart_data_value(store, made->data, made->length, &deflated);
+    const pj_value data = pj_value_bytes(PJ_VALUE_BLOB, made->data, made->length);
     pj_status status =
         pj_sql_change(store,
                       "INSERT INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)"
                       " ON CONFLICT (run_id, chart) DO UPDATE SET data = excluded.data",
                       PJ_VALUES(pj_value_text(id), pj_value_text(chart), data), NULL);
     pj_sql_finish(store, status, NULL);
-    pj_buffer_fini(&deflated);
 }
 
 pj_status pj_view_kept(pj_store *store, const char *id, const pj_view_chart *chart, void *context,
@@ -191,17 +179,17 @@ pj_status pj_view_kept(pj_store *store, const char *id, const pj_view_chart *cha
 {
     kept_header header = {.item_bytes = (uint32_t)chart->item_bytes};
     pj_buffer made;
-    pj_chart_data data;
+    const char *data;
     char name[64];
+    size_t bytes;
     snprintf(name, sizeof name, "%s%s", chart->name,
              store->leaves_out ? PJ_WITHOUT_DISTURBANCES : "");
-    pj_sql *sql = pj_chart_begin(store, id, name, &data, NULL);
-    bool found =
-        read_items(chart, pj_chart_all(&data, KEPT_BYTES, arena), data.bytes, arena, items, count);
+    pj_sql *sql = pj_chart_begin(store, id, name, &data, &bytes, NULL);
+    bool found = read_items(chart, data, bytes, arena, items, count);
     pj_sql_end(sql, NULL);
     if (found) return PJ_OK;
     memcpy(header.magic, kept_magic, sizeof header.magic);
-    pj_buffer_init(&made, KEPT_BYTES);
+    pj_buffer_init(&made, 64 << 20);
     pj_buffer_append(&made, &header, sizeof header);
     pj_status status = chart->make(context, &made, err);
     if (status == PJ_OK) status = pj_buffer_status(&made, "the statistics of a run", err);

@@ -3,7 +3,6 @@
 #define PJ_STORE_VIEW_H
 
 #include "store/aggregate.h"
-#include "store/chart_data.h"
 #include "store/rows.h"
 #include "store/sql.h"
 #include "store/views.h"
@@ -39,11 +38,9 @@ void pj_json_kv_disturbed(pj_json *json, pj_sql *sql, int column);
 #define PJ_DISTURBED_COLUMNS "disturbed_ms, disturbed_energy_mj, disturbed_net_energy_mj"
 enum { PJ_DISTURBED_COLUMN_COUNT = 3 };
 
-/* Begins reading a stored chart, which the caller ends; data->stored NULL: there is none. */
-pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, pj_chart_data *data,
-                       pj_error *err);
-/* All of it, in the arena; NULL: damaged, out of memory, or more than `most` bytes. */
-const char *pj_chart_all(const pj_chart_data *data, size_t most, pj_arena *arena);
+/* Begins reading a stored chart, which the caller ends; *bytes NULL: there is none. */
+pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, const char **bytes,
+                       size_t *count, pj_error *err);
 pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *err);
 
 /* Writes all columns of a row as members of an object: "id" (index in the run), then the table's

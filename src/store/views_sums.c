@@ -43,32 +43,17 @@ typedef struct plane_view {
     const float *values; /* of one token, or of all */
 } plane_view;
 
-static pj_status fail_plane(pj_error *err)
-{
-    return pj_fail(err, PJ_E_INVALID,
-                   "the stored heatmap of a run is damaged: export and import "
-                   "it to recreate it");
-}
-
 static pj_status read_component_names(pj_run_view *view, plane_view *plane, pj_error *err)
 {
-    pj_chart_data data;
-    pj_arena *arena = &view->one.arena;
-    pj_sql *sql = pj_chart_begin(view->store, view->info->id, "components", &data, err);
-    if (!data.stored) return pj_sql_end(sql, err);
-    const char *all = pj_chart_all(&data, PJ_PLANE_NAMES_BYTES, arena), *end = all + data.bytes;
-    plane->names = pj_arena_alloc(arena, PJ_PLANE_COMPONENTS, sizeof *plane->names);
-    pj_status status = plane->names ? PJ_OK : pj_fail_memory(err, "the heatmap of a run");
-    if (status == PJ_OK && !all) status = fail_plane(err);
-    while (status == PJ_OK && all < end) {
-        const char *nul = memchr(all, 0, (size_t)(end - all));
-        if (!nul || plane->components == PJ_PLANE_COMPONENTS) {
-            status = fail_plane(err);
-            break;
-        }
-        plane->names[plane->components++] = all;
-        all = nul + 1;
-    }
+    pj_status status = PJ_OK;
+    const char *blob;
+    size_t bytes;
+    pj_sql *sql = pj_chart_begin(view->store, view->info->id, "components", &blob, &bytes, err);
+    char *copy = pj_arena_strndup(&view->one.arena, blob ? blob : "", bytes);
+    plane->names = pj_arena_alloc(&view->one.arena, bytes + 1, sizeof *plane->names);
+    if (!copy || !plane->names) status = pj_fail_memory(err, "the heatmap of a run");
+    for (size_t at = 0; status == PJ_OK && at < bytes; at += strlen(copy + at) + 1)
+        plane->names[plane->components++] = copy + at;
     return pj_sql_end_after(sql, status, err);
 }
 
@@ -79,9 +64,11 @@ static pj_status check_plane(const pj_plane_header *header, size_t bytes, uint32
     if (memcmp(header->magic, "PJCUBE1", 8) == 0 && header->layers > 0 &&
         header->components == components &&
         !pj_mul_overflows((size_t)header->layers * header->components, header->tokens, &cells) &&
-        cells <= PJ_PLANE_CELLS && bytes == sizeof *header + cells * sizeof(float))
+        cells <= SIZE_MAX / 8 && bytes == sizeof *header + cells * sizeof(float))
         return PJ_OK;
-    return fail_plane(err);
+    return pj_fail(err, PJ_E_INVALID,
+                   "the stored heatmap of a run is damaged: export and import "
+                   "it to recreate it");
 }
 
 /* Reads the plane of one token (PJ_ANY: of all). If the plane was not stored, values stays NULL. */
@@ -89,14 +76,13 @@ static pj_status read_plane(pj_run_view *view, pj_metric which, int64_t token, p
                             pj_error *err)
 {
     pj_plane_header header = {0};
-    pj_chart_data data;
-    pj_arena *arena = &view->one.arena;
-    pj_sql *sql =
-        pj_chart_begin(view->store, view->info->id, pj_metric_table[which].plane, &data, err);
-    if (!data.stored) return pj_sql_end(sql, err);
-    const char *begin = pj_chart_data_part(&data, 0, sizeof header, arena);
-    if (begin) memcpy(&header, begin, sizeof header);
-    pj_status status = check_plane(&header, data.bytes, plane->components, err);
+    const char *blob;
+    size_t bytes;
+    pj_sql *sql = pj_chart_begin(view->store, view->info->id, pj_metric_table[which].plane, &blob,
+                                 &bytes, err);
+    if (!blob) return pj_sql_end(sql, err);
+    if (bytes >= sizeof header) memcpy(&header, blob, sizeof header);
+    pj_status status = check_plane(&header, bytes, plane->components, err);
     if (status == PJ_OK && token != PJ_ANY && token >= header.tokens)
         status = pj_fail(err, PJ_E_NOT_FOUND, "the run has no token %lld (0 to %u)",
                          (long long)token, header.tokens - 1);
@@ -104,9 +90,12 @@ static pj_status read_plane(pj_run_view *view, pj_metric which, int64_t token, p
     size_t matrix = (size_t)header.layers * header.components;
     size_t cells = token == PJ_ANY ? matrix * header.tokens : matrix;
     size_t skip = token == PJ_ANY ? 0 : matrix * (size_t)token;
-    plane->values = (const float *)(const void *)pj_chart_data_part(
-        &data, sizeof header + skip * sizeof(float), cells * sizeof(float), arena);
-    if (!plane->values) status = fail_plane(err);
+    float *copy = pj_arena_alloc(&view->one.arena, cells + 1, sizeof *copy);
+    if (copy)
+        memcpy(copy, blob + sizeof header + skip * sizeof *copy, cells * sizeof *copy);
+    else
+        status = pj_fail_memory(err, "the heatmap of a run");
+    plane->values = copy;
     plane->tokens = header.tokens;
     plane->layers = header.layers - 1;
     return pj_sql_end_after(sql, status, err);
