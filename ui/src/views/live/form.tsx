@@ -62,8 +62,14 @@ const EMPTY = {
 const form = signal(EMPTY);
 const chat = signal(false);
 const ignoreEos = signal(false);
-const error = signal<string | null>(null);
+/** `away`: because the server could not be reached. */
+const error = signal<{ text: string; away: boolean } | null>(null);
 const sending = signal(false);
+
+function fail(e: unknown): void {
+  const said = e instanceof ApiError;
+  error.value = { text: said ? e.message : String(e), away: !said || e.status === 0 };
+}
 
 type Key = keyof typeof form.value;
 const put = (key: Key, value: string): void => {
@@ -193,7 +199,7 @@ async function start(): Promise<void> {
     for (let i = times(form.value.warmup, 0); i > 0; i--) await api.generate(warmUp());
     for (let i = times(form.value.repeat, 1); i > 0; i--) await api.generate(request());
   } catch (e) {
-    error.value = e instanceof ApiError ? e.message : String(e);
+    fail(e);
   }
   sending.value = false;
 }
@@ -239,7 +245,7 @@ async function stop(id: string): Promise<void> {
     if (said === 'stopping') stopping.value = id;
     queue.value = queue.value.filter((q) => q.id !== id);
   } catch (e) {
-    error.value = e instanceof ApiError ? e.message : String(e);
+    fail(e);
   }
 }
 
@@ -259,7 +265,7 @@ export function StartForm() {
   // Errors from the time the server was unreachable are cleared when it is back.
   useEffect(() => {
     if (there) {
-      error.value = null;
+      if (error.peek()?.away) error.value = null;
       void fetchQueue();
       if (models.value.error) models.retry();
     }
@@ -483,7 +489,7 @@ export function StartForm() {
       </div>
       {error.value && (
         <Notice bad>
-          <Sentence text={capital(error.value)} />
+          <Sentence text={capital(error.value.text)} />
         </Notice>
       )}
       {queue.value.length > 0 && (
