@@ -12,7 +12,7 @@
 
 enum { MAX_ELEMENTS = 1 << 16, MAX_NAMES = 64 };
 
-#define PLACE "~" /* of a number in a packed object */
+static const char place = PJ_PACKED_PLACE[0];
 
 /* Where an object is written: all of it, or without the numbers, which follow apart. */
 typedef struct extras_writer {
@@ -30,7 +30,7 @@ static void put_figure(extras_writer *w, float value)
     if (magnitude && !pj_code_has_float(magnitude)) w->has_no_form = true;
     const char bytes[] = {(char)(bits >> 24), (char)(bits >> 16), (char)(bits >> 8), (char)bits};
     pj_buffer_append(w->figures, bytes, sizeof bytes);
-    pj_buffer_append(w->text, PLACE, 1);
+    pj_buffer_append(w->text, &place, 1);
 }
 
 static void extras_put_number(extras_writer *w, double value)
@@ -54,7 +54,7 @@ static void extras_put_name(extras_writer *w, const char *name)
         n = pj_utf8_next(c, (size_t)(end - c), &code_point);
         bool plain = n > 1 || (n && *c >= 0x20 && *c != '"' && *c != '\\' && *c != 0x7f);
         if (n == 0) n = 1;
-        if (*c == *PLACE) w->has_no_form = true;
+        if (*c == place) w->has_no_form = true;
         pj_buffer_append(w->text, plain ? c : "_", plain ? n : 1);
     }
     pj_buffer_append(w->text, "\":", 2);
@@ -153,13 +153,13 @@ pj_status pj_extras_unpack(pj_packed_texts *texts, pj_arena *made, pj_value *val
     pj_value object = {0};
     pj_status status = pj_packed_texts_find(texts, packed, code, &object, err);
     if (status != PJ_OK) return status;
-    for (size_t i = 0; i < object.bytes; i++) places += object.text[i] == *PLACE;
+    for (size_t i = 0; i < object.bytes; i++) places += object.text[i] == place;
     if (places * sizeof(float) != left) return pj_packed_texts_fail(texts, err);
     char *text = pj_arena_alloc(made, object.bytes + places * PJ_DECIMAL_BYTES + 1, 1), *to = text;
     if (!text) return pj_fail_memory(err, "extra figures");
     packed += code;
     for (size_t i = 0; i < object.bytes; i++) {
-        if (object.text[i] != *PLACE) {
+        if (object.text[i] != place) {
             *to++ = object.text[i];
             continue;
         }

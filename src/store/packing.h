@@ -12,8 +12,8 @@
  *   another      the value itself, where no code would give back exactly that
  *
  * A text is a blob, its code (packed_texts.h). Extra figures are a blob: the code of their JSON, in
- * which ~ stands for a number, and the numbers (big-endian float32). A text without a code is
- * itself.
+ * which PJ_PACKED_PLACE stands for a number, and the numbers (big-endian float32). A text without a
+ * code is itself.
  */
 #ifndef PJ_STORE_PACKING_H
 #define PJ_STORE_PACKING_H
@@ -31,7 +31,8 @@ typedef enum pj_code {
     PJ_CODE_EXTRAS
 } pj_code;
 
-#define PJ_CODE_SUFFIX "_code"
+#define PJ_CODE_SUFFIX  "_code"
+#define PJ_PACKED_PLACE "~"
 
 /* How the column is stored in a packed table. NONE: as it is. */
 pj_code pj_code_of(const pj_column *column);

@@ -38,15 +38,16 @@
     POSITIVE_FLOAT("bits") " AS x, iif(bits & 8388607, 0.5, 0.25) / (1 << (150 - (bits >> 23)))" \
     " AS near FROM (SELECT word >> 31 AS negative, word & 2147483647 AS bits FROM" \
     " (SELECT " BITS " AS word) LIMIT 1) LIMIT 1))"
-#define CODE "substr(#, 1, length(#) % 4)"
+#define CODE  "substr(#, 1, length(#) % 4)"
+#define PLACE "'" PJ_PACKED_PLACE "'"
+#define NEXT  "instr(rest, " PLACE ")"
 #define ANY_EXTRAS \
     "iif(typeof(#) = 'blob', (WITH RECURSIVE parts(made, rest, packed, at) AS (SELECT '', text, #," \
     " length(#) % 4 + 1 FROM packed_texts WHERE code = " CODE " AND length(text) <= 4096 AND" \
-    " 4 * (length(text) - length(replace(text, '~', ''))) = length(#) / 4 * 4" \
-    " UNION ALL SELECT made ||" \
-    " substr(rest, 1, instr(rest, '~') - 1) || " NUMBER ", substr(rest, instr(rest, '~') + 1)," \
-    " packed, at + 4 FROM parts WHERE instr(rest, '~') > 0)" \
-    " SELECT made || rest FROM parts WHERE instr(rest, '~') = 0), #)"
+    " 4 * (length(text) - length(replace(text, " PLACE ", ''))) = length(#) / 4 * 4" \
+    " UNION ALL SELECT made || substr(rest, 1, " NEXT " - 1) || " NUMBER ", substr(rest, " NEXT \
+    " + 1), packed, at + 4 FROM parts WHERE " NEXT " > 0)" \
+    " SELECT made || rest FROM parts WHERE " NEXT " = 0), #)"
 /* clang-format on */
 
 /* With # for the stored value, and @ for its code. */
@@ -241,7 +242,10 @@ static pj_status move_each(pj_store *store, const pj_schema_table *table, const 
         pj_sql_execute(to, values, (int)packer.count);
     }
     pj_status written = pj_sql_end(to, err), read = pj_sql_end(from, &reading);
-    if (read == PJ_OK) reading = packer.texts->failure, read = reading.status;
+    if (read == PJ_OK) {
+        reading = packer.texts->failure;
+        read = reading.status;
+    }
     if (written == PJ_OK && read != PJ_OK && err) *err = reading;
     return written == PJ_OK ? read : written;
 }

@@ -49,8 +49,7 @@ pj_status pj_row_encoder_init(pj_row_encoder *encoder, const pj_saving *saving, 
                               pj_error *err);
 void pj_row_encoder_fini(pj_row_encoder *encoder);
 /* The values of a row, one per column, until the next call; NULL: out of memory, or the failure of
- * store->texts. Rows must come in
- * storage order. */
+ * store->texts. Rows must come in storage order. */
 const pj_value *pj_row_encode(void *encoder, uint32_t row);
 
 #endif

@@ -128,9 +128,10 @@ static const char find_steps[] =
 #define AS_TEXT(table, column) \
     "UPDATE " table " SET " column " = CAST(" column " AS TEXT) WHERE typeof(" column ") = 'blob';"
 static const char free_blobs[] =
-    AS_TEXT("component_metrics_packed", "component_name") AS_TEXT("component_metrics_packed",
-    "method") AS_TEXT("layer_metrics_packed", "method") AS_TEXT("deep_operation_metrics_packed",
-    "operation_name");
+    AS_TEXT("layer_metrics_packed", "method")
+    AS_TEXT("component_metrics_packed", "method")
+    AS_TEXT("component_metrics_packed", "component_name")
+    AS_TEXT("deep_operation_metrics_packed", "operation_name");
 /* clang-format on */
 
 /* ---- the dialect --------------------------------------------------------------------------- */

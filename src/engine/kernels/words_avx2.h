@@ -1,7 +1,8 @@
 /*
- * Many tokens with every type of weights but those whose codes have four or five bits
- * (codes_avx2.c, wide_avx2.h) on AVX2, which has no product of signed bytes. Values are widened to
- * words, and two columns cost one product instead of two (Winograd's inner product, 1968):
+ * Many tokens with weights whose codes do not fit the unsigned byte of a product (Q8_0, the levels
+ * of IQ4, MXFP4 and NVFP4), and with Q6_K, Q1_0 and ternary ones, on AVX2, which has no product of
+ * signed bytes; the others are in codes_avx2.c and wide_avx2.h. Values are widened to words, and
+ * two columns cost one product instead of two (Winograd's inner product, 1968):
  *
  *   x0 w0 + x1 w1 = (x0 + w1) (x1 + w0) - x0 x1 - w0 w1
  *
@@ -243,8 +244,7 @@ INLINE void unpack_sixteen(pj_dtype type, const void *row, size_t cols, char *to
             __m256i start = _mm256_setzero_si256();
             UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64)
             {
-                __m256i signs, codes = k_codes(type, at, p, &signs);
-                if (book_has_signs(type)) codes = _mm256_sign_epi8(codes, signs);
+                __m256i codes = k_codes(type, at, p, NULL);
                 start =
                     store_sixteens(to, codes, k_offset(type), each[2 * p], each[2 * p + 1], start);
             }

@@ -428,6 +428,32 @@ describe.skipIf(why)('the page says what is so', () => {
     }
   });
 
+  test('12: a refusal stays when the server is back', async () => {
+    expected = /422|WebSocket|ERR_|Failed to load|ECONN/;
+    const own = await startTarget('sim:seed=2,period_ms=1,kind=counter');
+    try {
+      await visit({ view: 'live' }, { expected }, own.url);
+      await page.getByText('Connected').waitFor();
+      await page
+        .locator('select[name=model] option:not([disabled])')
+        .first()
+        .waitFor({ state: 'attached' });
+      await page.fill('input[name=length]', '100000');
+      await page.getByRole('button', { name: /^(Start|Queue)$/ }).click();
+      const refusal = page
+        .locator('.start .notice.bad')
+        .getByText(/more than the model's context/);
+      await refusal.waitFor();
+      await own.kill();
+      await page.getByText('Reconnecting…').waitFor();
+      await own.restart();
+      await page.getByText('Connected').waitFor();
+      expect(await refusal.count()).toBe(1);
+    } finally {
+      await own.close();
+    }
+  });
+
   test('13: a missing run is reported once, with a link', async () => {
     expected = /404/;
     await visit({ view: 'analysis', run: '01980000-0000-7000-8000-000000000000' });
